@@ -1,0 +1,257 @@
+// One configuration on one thread: what a push brings, and what happens between requests.
+import { LoadedConfig, loadDocument } from "../config";
+import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
+import { BufferKind, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
+import { IndexWalk, PrefixIndex, pruneFloors, readFloors } from "../prefix";
+import { MediaEstimate, useEstimate } from "../request";
+import { TokenParams } from "../scheduling/producers/token";
+import { Scraper, Renewal } from "./scraper";
+import { RequestStream } from "./stream";
+import { SLOT_BUDGET, Vm, vm } from "./vm";
+
+/** Ticks come so often; what is slower counts them. */
+const TICK_MS: u32 = 250;
+const HEAL_EVERY: u32 = 8;
+/** Ticks in which a walk over the index is done: a minute. */
+const WALK_TICKS: u32 = 240;
+/** Blocks of one prompt that are ever hashed, whatever the configuration says. */
+const MAX_BLOCKS: i32 = 32768;
+/** Bytes of shared data per block and endpoint that the index is sized with. */
+const BLOCK_COST: i64 = 5;
+
+export class FilterRoot extends RootContext {
+  vm: Vm | null = null;
+  config: LoadedConfig | null = null;
+  fleet: Fleet = new Fleet([]);
+  ids: StaticArray<u32> = [];
+  private keys: StaticArray<u64> = [];
+  private seen: StaticArray<u32> = [];
+  index: PrefixIndex | null = null;
+  /** Tokens per block at this moment: configured, or what the engines report. */
+  blockTokens: i32 = 16;
+  maxBlocks: i32 = 0;
+  staleMs: u64 = 2000;
+  private scraper: Scraper | null = null;
+  private walk: IndexWalk | null = null;
+  private walking: bool = false;
+  private ticks: u32 = 0;
+  private readonly spareStreams: RequestStream[] = [];
+
+  onConfigure(size: u32): bool {
+    if (!readPiece(BufferKind.PluginConfiguration, 0, size)) {
+      log(LogLevel.Error, "crosspoint: no configuration");
+      return false;
+    }
+    const result = loadDocument(String.UTF8.decodeUnsafe(pieceAt, pieceSize));
+    const problems = result.problems;
+    for (let i = 0; i < problems.warnings.length; i++) log(LogLevel.Warn, "crosspoint: " + told(problems.warnings[i].path, problems.warnings[i].message));
+    const config = result.config;
+    if (!config) {
+      for (let i = 0; i < problems.errors.length; i++) log(LogLevel.Error, "crosspoint: configuration refused: " + told(problems.errors[i].path, problems.errors[i].message));
+      return false;
+    }
+    this.use(config);
+    return true;
+  }
+
+  private use(config: LoadedConfig): void {
+    const v = vm();
+    this.vm = v;
+    this.config = config;
+    config.scheduler.seed(random64());
+    useEstimate(estimateOf(config.tokens));
+    this.index = v.indexOf(<u32>(config.options.indexBytes / SLOT_BUDGET));
+    this.staleMs = <u64>max(2000, 3 * config.options.scrape.intervalMs);
+    const table = config.endpoints;
+    this.keys = new StaticArray<u64>(table.count);
+    for (let i = 0; i < table.count; i++) this.keys[i] = keyOf(table.namespace[i] + "/" + table.name[i] + " " + table.hostPort[i]);
+    const ids = new StaticArray<u32>(table.count);
+    new EndpointIds(v.store).assign(this.keys, <u64>config.revision, ids);
+    this.seen = new StaticArray<u32>(table.count);
+    this.useIds(ids);
+    this.tune();
+    newest = this;
+    setTick(TICK_MS);
+  }
+
+  /** The endpoints' ids have been given or have changed. */
+  private useIds(ids: StaticArray<u32>): void {
+    this.ids = ids;
+    const table = this.config!.endpoints;
+    for (let i = 0; i < ids.length; i++) table.id[i] = ids[i];
+    this.fleet = new Fleet(ids);
+    readFloors(this.vm!.store, this.fleet);
+  }
+
+  /** Block size and cap; with autoTune they follow what the engines report (scheduler §4.2). */
+  private tune(): void {
+    const prefix = this.config!.prefix;
+    let blockTokens = prefix.blockTokens;
+    if (prefix.autoTune) {
+      const reported = <i32>reportedBlockTokens(this.vm!.store, this.fleet);
+      if (reported > 0) blockTokens = reported;
+    }
+    this.blockTokens = blockTokens;
+    this.maxBlocks = min(MAX_BLOCKS, prefix.maxBlocks(blockTokens));
+  }
+
+  /** Blocks that endpoint `i` is credited with at most: what is configured or reported, as far as the index's memory allows. */
+  capacity(i: i32): u32 {
+    const config = this.config!;
+    const fair = <i64>config.options.indexBytes / (BLOCK_COST * <i64>max(1, config.endpoints.count));
+    const reported = config.prefix.autoTune ? unchecked(config.endpoints.cacheTokens[i]) / <f64>this.blockTokens : 0;
+    const wanted = reported >= 1 ? <i64>reported : <i64>config.prefix.lruCapacityPerServer;
+    return <u32>min<i64>(fair, wanted);
+  }
+
+  createStream(): StreamContext {
+    const stream = this.spareStreams.length ? this.spareStreams.pop() : new RequestStream(this);
+    stream.reset();
+    return stream;
+  }
+
+  giveStream(stream: RequestStream): void {
+    if (this.spareStreams.length < 256) this.spareStreams.push(stream);
+  }
+
+  onTick(): void {
+    const v = this.vm;
+    // Streams of an older configuration may still be open; the work between requests is the newest one's.
+    if (!v || newest != this) return;
+    const now = nowMs();
+    this.ticks++;
+    v.inflight.refresh(now);
+    this.refreshIds(v);
+    readFloors(v.store, this.fleet);
+    const busy = v.served;
+    v.served = v.inflight.streams > 0;
+    if (!holdLease(v.store, v.inflight.vm, busy, now)) {
+      if (this.scraper) {
+        this.scraper!.dispose();
+        this.scraper = null;
+        this.walking = false;
+      }
+      if (this.ticks % 4 == 0) this.tune();
+      return;
+    }
+    if (!this.scraper) {
+      this.scraper = new Scraper(v, this.config!, new RootRenewal(this), this.ids, this.fleet);
+      pruneFloors(v.store, this.fleet);
+    }
+    this.scraper!.tick(now);
+    if (this.ticks % HEAL_EVERY == 0) {
+      const before = v.inflight.healed;
+      v.inflight.heal(now);
+      v.stats.healed.add(v.inflight.healed - before);
+    }
+    this.tune();
+    this.walkOn(v);
+    this.showRoles(v);
+  }
+
+  private walkOn(v: Vm): void {
+    const slots = <u32>(this.config!.options.indexBytes / SLOT_BUDGET);
+    if (!this.walk) this.walk = new IndexWalk(v.store, slots);
+    if (!this.walking) {
+      this.walk!.start(this.ids);
+      this.walking = true;
+    }
+    if (this.walk!.step(slots / WALK_TICKS + 1, this.fleet)) this.walking = false;
+  }
+
+  /** Endpoints that are left out, by what they could do. */
+  private showRoles(v: Vm): void {
+    const config = this.config!;
+    const table = config.endpoints;
+    readLoad(v.store, this.fleet, table, nowMs(), this.staleMs);
+    const scheduler = config.scheduler;
+    let decode: u64 = 0;
+    let prefill: u64 = 0;
+    let encode: u64 = 0;
+    for (let i = 0; i < table.count; i++) {
+      if (table.usable[i]) continue;
+      decode += scheduler.decodeCapable[i];
+      prefill += scheduler.prefillCapable[i];
+      encode += scheduler.encodeCapable[i];
+    }
+    v.stats.outDecode.set(decode);
+    v.stats.outPrefill.set(prefill);
+    v.stats.outEncode.set(encode);
+    v.stats.capacity.set(table.count ? this.capacity(0) : 0);
+  }
+
+  /** Ids change under a VM's feet when the lease holder sees a restart. */
+  private refreshIds(v: Vm): void {
+    const seen = this.seen;
+    if (!new EndpointIds(v.store).read(this.keys, seen)) return;
+    let same = true;
+    for (let i = 0; i < seen.length; i++) if (unchecked(seen[i]) != unchecked(this.ids[i])) same = false;
+    if (same) return;
+    const ids = new StaticArray<u32>(seen.length);
+    memory.copy(changetype<usize>(ids), changetype<usize>(seen), <usize>seen.length << 2);
+    this.useIds(ids);
+    if (this.scraper) {
+      this.scraper!.dispose();
+      this.scraper = null;
+    }
+  }
+
+  renew(i: i32): u32 {
+    const id = new EndpointIds(this.vm!.store).renew(this.keys[i], this.ids[i]);
+    if (!id) return 0;
+    const ids = new StaticArray<u32>(this.ids.length);
+    memory.copy(changetype<usize>(ids), changetype<usize>(this.ids), <usize>ids.length << 2);
+    ids[i] = id;
+    this.useIds(ids);
+    return id;
+  }
+
+  onHttpCallResponse(token: u32, headers: u32, bodySize: u32): void {
+    if (this.scraper) this.scraper!.answered(token, headers, bodySize, nowMs());
+  }
+
+  onDelete(): void {
+    if (this.scraper) this.scraper!.dispose();
+    this.scraper = null;
+    if (newest == this) newest = null;
+  }
+}
+
+/** The root whose configuration came last; only it works between requests. */
+export let newest: FilterRoot | null = null;
+
+class RootRenewal extends Renewal {
+  constructor(private readonly root: FilterRoot) {
+    super();
+  }
+  renew(endpoint: i32): u32 {
+    return this.root.renew(endpoint);
+  }
+}
+
+function told(path: string, message: string): string {
+  return path.length ? path + ": " + message : message;
+}
+
+/** An endpoint's key: FNV-1a, 64 bits, of its name and address. Two endpoints of one fleet never have the same in practice, and nobody can choose them but the operator. */
+function keyOf(text: string): u64 {
+  let h: u64 = 0xcbf29ce484222325;
+  for (let i = 0; i < text.length; i++) h = (h ^ <u64>text.charCodeAt(i)) * 0x100000001b3;
+  return h;
+}
+
+function estimateOf(tokens: TokenParams): MediaEstimate {
+  const e = new MediaEstimate();
+  e.imageStatic = tokens.imageStatic ? <u32>tokens.imageStaticTokens : 0;
+  e.imageFactor = <u32>tokens.imageFactor;
+  e.imagePixels = <u32>tokens.imageResolution.width * <u32>tokens.imageResolution.height;
+  const perFrame = tokens.videoFrameStatic ? tokens.videoStaticTokensPerFrame : max(1, (tokens.videoResolution.width * tokens.videoResolution.height) / tokens.videoFactor);
+  let frames = tokens.videoDurationSeconds * (tokens.videoStrided ? tokens.videoSourceFps / <f64>tokens.videoFrameStride : tokens.videoSampleFps);
+  if (tokens.videoMinFrames > 0) frames = Math.max(frames, <f64>tokens.videoMinFrames);
+  if (tokens.videoMaxFrames > 0) frames = Math.min(frames, <f64>tokens.videoMaxFrames);
+  if (tokens.videoTemporalPatch > 1) frames = Math.ceil(frames / <f64>tokens.videoTemporalPatch);
+  let total = Math.floor(frames) * <f64>perFrame;
+  if (tokens.videoMaxTokens > 0) total = Math.min(total, <f64>tokens.videoMaxTokens);
+  e.videoTokens = <u32>Math.max(1, Math.min(total, 268435456.0));
+  return e;
+}

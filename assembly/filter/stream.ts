@@ -1,0 +1,441 @@
+// One request's life: headers, body piece by piece, one decision, what it puts in flight, and the release of it.
+import { Decision, Outcome } from "../disagg/decision";
+import { DecodeReason, PrefillReason } from "../disagg/reasons";
+import { EndpointTable, readLoad, reportFailure } from "../endpoints";
+import {
+  arenaMark,
+  arenaRelease,
+  BufferKind,
+  Bytes,
+  DataStatus,
+  getHeader,
+  getProperty,
+  HeaderMap,
+  HeadersStatus,
+  nowMs,
+  pieceAt,
+  pieceSize,
+  propertyAt,
+  propertySize,
+  readPiece,
+  removeHeader,
+  setHeader,
+  setProperty,
+  StreamContext,
+  valueAt,
+  valueSize,
+  Writer,
+} from "../host";
+import { NeverSplit } from "../scheduling/request";
+import { Picks } from "../scheduling/pass";
+import { RequestView, Scanner, ScanError, ShapeId, shapeOfPath } from "../request";
+import { RecordFacts, writeRecord } from "./record";
+import { sendError, sendOutcome } from "./reply";
+import { FilterRoot } from "./root";
+
+/** A body is copied in by pieces of at most this size. */
+const PIECE: u32 = 256 << 10;
+/** Encoders of one request that are accounted for. */
+const MAX_ENCODERS: i32 = 16;
+
+const PATH = new Bytes(":path");
+const CONTENT_ENCODING = new Bytes("content-encoding");
+const REQUEST_ID = new Bytes("x-request-id");
+const PREFER = new Bytes("prefer");
+const DESTINATION = new Bytes("x-gateway-destination-endpoint");
+const PREFILLER = new Bytes("x-prefiller-host-port");
+const ENCODERS = new Bytes("x-encoder-hosts-ports");
+const KV_SOURCE = new Bytes("x-kv-cache-source-host-port");
+const DATA_PARALLEL = new Bytes("x-data-parallel-host-port");
+const DECISION = new Bytes("x-crosspoint-decision");
+const RECORD = new Bytes("crosspoint_decision");
+const ATTEMPTS = new Bytes("upstream\0request_attempt_count");
+const RESPONSE_FLAGS = new Bytes("response\0flags");
+/** Bit of Envoy's response flags: the connection to the upstream could not be made. */
+const CONNECTION_FAILURE: u64 = 0x20;
+
+const record = new Writer(1024);
+const value = new Writer(256);
+const facts = new RecordFacts();
+/** Blocks that each endpoint holds of one prompt; grown to the fleet. */
+let matched: StaticArray<i32> = new StaticArray<i32>(0);
+
+export class RequestStream extends StreamContext {
+  private scanner: usize = 0;
+  private shape: u32 = 0;
+  private seen: u32 = 0;
+  private decided: u32 = 0;
+  /** A reply of our own has been sent: nothing further is done for this stream. */
+  private answered: bool = false;
+  // What it put in flight, released exactly once each.
+  private decodeId: u32 = 0;
+  private decodeTokens: i32 = 0;
+  private prefillId: u32 = 0;
+  private prefillTokens: i32 = 0;
+  private encoders: StaticArray<u32> = new StaticArray<u32>(MAX_ENCODERS);
+  private encoderCount: i32 = 0;
+  private decodePlace: i32 = -1;
+  private recordText: ArrayBuffer | null = null;
+
+  constructor(private readonly root: FilterRoot) {
+    super();
+  }
+
+  reset(): void {
+    this.scanner = 0;
+    this.shape = 0;
+    this.seen = 0;
+    this.decided = 0;
+    this.answered = false;
+    this.decodeId = 0;
+    this.decodeTokens = 0;
+    this.prefillId = 0;
+    this.prefillTokens = 0;
+    this.encoderCount = 0;
+    this.decodePlace = -1;
+    this.recordText = null;
+    const v = this.root.vm!;
+    v.served = true;
+    v.inflight.streams++;
+  }
+
+  onRequestHeaders(headers: u32, endOfStream: bool): HeadersStatus {
+    const root = this.root;
+    if (endOfStream) {
+      this.decide(DecodeReason.NoBody);
+      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
+    }
+    this.shape = getHeader(HeaderMap.Request, PATH) ? shapeOfPath(valueAt, valueSize) : ShapeId.Other;
+    if (this.shape == ShapeId.Other) {
+      // Not one of the shapes that are read: on its way at once, its body never enters the VM.
+      this.decide(DecodeReason.UnknownPath);
+      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
+    }
+    if (getHeader(HeaderMap.Request, CONTENT_ENCODING) && !isIdentity(valueAt, valueSize)) {
+      this.decide(DecodeReason.UndecidedEncoding);
+      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
+    }
+    const s = root.vm!.takeScanner();
+    s.start();
+    s.reader.start(this.shape, root.vm!.secret, <u32>root.blockTokens, <u32>root.maxBlocks, false);
+    this.scanner = changetype<usize>(s);
+    // The body comes before the headers go on: what is decided by it stands in them.
+    return HeadersStatus.StopIteration;
+  }
+
+  onRequestBody(size: u32, endOfStream: bool): DataStatus {
+    if (this.answered) return DataStatus.StopIterationAndBuffer;
+    if (!this.scanner) return DataStatus.Continue;
+    const s = changetype<Scanner>(this.scanner);
+    // `size` is all that is buffered: only the new bytes are copied in.
+    while (this.seen < size) {
+      const mark = arenaMark();
+      const want = min(PIECE, size - this.seen);
+      if (!readPiece(BufferKind.RequestBody, this.seen, want) || !pieceSize) {
+        arenaRelease(mark);
+        break;
+      }
+      s.feed(pieceAt, pieceSize);
+      this.seen += pieceSize;
+      arenaRelease(mark);
+    }
+    if (!endOfStream) return DataStatus.StopIterationAndBuffer;
+    this.decideByBody();
+    return this.answered ? DataStatus.StopIterationAndBuffer : DataStatus.Continue;
+  }
+
+  /** A body with trailers, and every body that Envoy's decompressor opened, ends here. */
+  onRequestTrailers(): void {
+    if (!this.answered && this.scanner) this.decideByBody();
+  }
+
+  private decideByBody(): void {
+    const v = this.root.vm!;
+    const s = changetype<Scanner>(this.scanner);
+    v.view.take(s);
+    if (v.view.error == ScanError.None) this.decide(DecodeReason.Picked);
+    else this.decide(v.view.error == ScanError.Empty && !this.seen ? DecodeReason.NoBody : DecodeReason.UndecidedBody);
+    this.dropScanner();
+  }
+
+  private dropScanner(): void {
+    if (!this.scanner) return;
+    this.root.vm!.giveScanner(changetype<Scanner>(this.scanner));
+    this.scanner = 0;
+  }
+
+  /** The one decision. `reason` Picked: by the body that `vm.view` has read; any other: by load, for that reason. */
+  private decide(reason: DecodeReason): void {
+    this.decided++;
+    if (this.decided > 1) return;
+    const root = this.root;
+    const config = root.config!;
+    const v = root.vm!;
+    const table = config.endpoints;
+    const now = nowMs();
+    root.index!.begin();
+    readLoad(v.store, root.fleet, table, now, root.staleMs);
+    v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
+    const view = v.view;
+    const f = v.facts;
+    f.reset();
+    const readable = reason == DecodeReason.Picked;
+    if (readable) {
+      f.hasTokens = view.hasTokens;
+      f.tokens = <i32>view.tokens;
+      f.blockTokens = root.blockTokens;
+      f.mmItems = <i32>view.mmItems;
+      f.mmDistinct = <i32>view.mmDistinct;
+      f.neverSplit = <NeverSplit>(<i32>view.whole);
+      f.ifAvailable = wantsCache();
+      this.match(view, table);
+      let blocks: u32 = 0;
+      for (let i: u32 = 0; i < view.spanCount; i++) blocks += view.span(i).count;
+      f.totalBlocks = <i32>blocks;
+    } else this.clearMatches(table);
+    f.requestHash = requestHash();
+    const decision = readable ? config.scheduler.decide(f) : config.scheduler.decideByLoad(f, reason);
+    this.count(decision, f.tokens, table);
+    this.writeRecord(decision, table, readable);
+    if (decision.outcome != Outcome.Ok) {
+      this.answered = true;
+      v.stats.rejected.add(1);
+      sendOutcome(decision, <u32>config.options.noDecodeStatus);
+      return;
+    }
+    this.route(decision, table);
+    this.putInFlight(decision, table, f.tokens, now);
+    if (readable && view.keyCount) this.credit(decision, view, table, now);
+  }
+
+  private clearMatches(table: EndpointTable): void {
+    memory.fill(changetype<usize>(table.matchedBlocks), 0, <usize>table.count << 2);
+    memory.fill(changetype<usize>(table.matchedTokens), 0, <usize>table.count << 2);
+  }
+
+  /** Looks every prompt up; several are matched one by one and summed (scheduler PX-15). */
+  private match(view: RequestView, table: EndpointTable): void {
+    this.clearMatches(table);
+    const n = table.count;
+    if (matched.length != n) matched = new StaticArray<i32>(n);
+    const index = this.root.index!;
+    for (let k: u32 = 0; k < view.spanCount; k++) {
+      const span = view.span(k);
+      memory.fill(changetype<usize>(matched), 0, <usize>n << 2);
+      if (!index.lookup(view.keys + (<usize>span.first << 3), span.count, this.root.fleet, matched)) continue;
+      for (let i = 0; i < n; i++) {
+        const blocks = unchecked(matched[i]);
+        if (!blocks) continue;
+        unchecked((table.matchedBlocks[i] = table.matchedBlocks[i] + blocks));
+        unchecked((table.matchedTokens[i] = table.matchedTokens[i] + <i32>view.tokensOf(k, <u32>blocks)));
+      }
+    }
+  }
+
+  private count(decision: Decision, tokens: i32, table: EndpointTable): void {
+    const stats = this.root.vm!.stats;
+    stats.requests.add(1);
+    const decode = stats.decode[decision.decodeReason];
+    if (decode) decode.add(1);
+    const prefill = stats.prefill[decision.prefillReason];
+    if (prefill) prefill.add(1);
+    const encode = stats.encode[decision.encodeReason];
+    if (encode) encode.add(1);
+    if (decision.outcome != Outcome.Ok) return;
+    stats.decisions[decision.type].add(1);
+    stats.promptTokens.add(<u32>tokens);
+    const place = decision.decode.first;
+    stats.hitTokens.add(<u32>table.matchedTokens[place]);
+    if (!table.known[place]) stats.neutral.add(1);
+  }
+
+  private writeRecord(decision: Decision, table: EndpointTable, readable: bool): void {
+    const v = this.root.vm!;
+    facts.modelSize = 0;
+    facts.tokens = 0;
+    facts.mmItems = 0;
+    facts.cachedTokens = 0;
+    if (readable) {
+      const reader = changetype<Scanner>(this.scanner).reader;
+      facts.modelAt = reader.modelAt;
+      facts.modelSize = reader.modelSize;
+      facts.tokens = v.view.tokens;
+      facts.mmItems = v.view.mmItems;
+      if (decision.decode.count) facts.cachedTokens = <u32>table.matchedTokens[decision.decode.first];
+    }
+    facts.decisions = this.decided;
+    writeRecord(record, table, decision, facts);
+    setProperty(RECORD, record.at, record.size);
+    if (!this.root.config!.options.reasonHeader) return;
+    const text = new ArrayBuffer(record.size);
+    memory.copy(changetype<usize>(text), record.at, record.size);
+    this.recordText = text;
+  }
+
+  /** Sets the routing headers, and removes what is not set: nobody but this filter decides them (scheduler §3.5, L1). */
+  private route(decision: Decision, table: EndpointTable): void {
+    const scheduler = this.root.config!.scheduler;
+    setPicks(DESTINATION, decision.decode, table, scheduler.primaryPort);
+    setPicks(PREFILLER, decision.prefill, table, 0);
+    setPicks(ENCODERS, decision.encode, table, 0);
+    if (decision.kvSource >= 0) setText(KV_SOURCE, table.hostPort[decision.kvSource]);
+    else removeHeader(HeaderMap.Request, KV_SOURCE);
+    if (scheduler.primaryPort) setText(DATA_PARALLEL, table.hostPort[decision.decode.first]);
+  }
+
+  private putInFlight(decision: Decision, table: EndpointTable, tokens: i32, now: u64): void {
+    const v = this.root.vm!;
+    const params = this.root.config!.inflight;
+    const inflight = v.inflight;
+    const decode = decision.decode.first;
+    this.decodePlace = decode;
+    this.decodeId = table.id[decode];
+    this.decodeTokens = params.tokensFor(tokens, table.matchedTokens[decode]);
+    inflight.change(this.decodeId, 1, this.decodeTokens);
+    if (decision.prefill.count) {
+      const prefill = decision.prefill.first;
+      this.prefillId = table.id[prefill];
+      this.prefillTokens = params.tokensFor(tokens, table.matchedTokens[prefill]);
+      inflight.change(this.prefillId, 1, this.prefillTokens);
+    }
+    this.encoderCount = min(decision.encode.count, MAX_ENCODERS);
+    for (let i = 0; i < this.encoderCount; i++) {
+      this.encoders[i] = table.id[decision.encode.list[i]];
+      inflight.change(this.encoders[i], 1, 0);
+    }
+    this.flush(now);
+  }
+
+  private flush(now: u64): void {
+    const inflight = this.root.vm!.inflight;
+    const before = inflight.lost;
+    inflight.flush(now);
+    this.root.vm!.stats.lostFlightWrites.add(inflight.lost - before);
+  }
+
+  /** Who computes the prompt will hold it: the decode pick, and the prefill pick (scheduler §4.3). */
+  private credit(decision: Decision, view: RequestView, table: EndpointTable, now: u64): void {
+    this.creditTo(decision.decode.first, view, table, now);
+    if (decision.prefill.count) this.creditTo(decision.prefill.first, view, table, now);
+  }
+
+  private creditTo(place: i32, view: RequestView, table: EndpointTable, now: u64): void {
+    const root = this.root;
+    const index = root.index!;
+    const stats = root.vm!.stats;
+    const capacity = root.capacity(place);
+    const evictions = index.evictions;
+    const lost = index.lostWrites;
+    for (let k: u32 = 0; k < view.spanCount; k++) {
+      const span = view.span(k);
+      // What is longer than the endpoint's cache is not held whole; an engine keeps the front.
+      const count = min(span.count, capacity);
+      const partial = span.partial != 0 && count == span.count;
+      index.credit(view.keys + (<usize>span.first << 3), count, partial, table.id[place], root.fleet, capacity, <u32>(now / 1000));
+    }
+    stats.evictions.add(index.evictions - evictions);
+    stats.lostIndexWrites.add(index.lostWrites - lost);
+  }
+
+  onResponseHeaders(headers: u32, endOfStream: bool): void {
+    const text = this.recordText;
+    if (text) setHeader(HeaderMap.Response, DECISION, changetype<usize>(text), text.byteLength);
+    if (!this.decodeId) return;
+    // The first response byte: prefill and encode are done, the prompt is no longer waiting to be computed (scheduler §5.3).
+    const inflight = this.root.vm!.inflight;
+    if (this.decodeTokens) inflight.change(this.decodeId, 0, -this.decodeTokens);
+    this.decodeTokens = 0;
+    this.releaseOthers();
+    this.flush(nowMs());
+  }
+
+  private releaseOthers(): void {
+    const inflight = this.root.vm!.inflight;
+    if (this.prefillId) inflight.change(this.prefillId, -1, -this.prefillTokens);
+    this.prefillId = 0;
+    this.prefillTokens = 0;
+    for (let i = 0; i < this.encoderCount; i++) inflight.change(this.encoders[i], -1, 0);
+    this.encoderCount = 0;
+  }
+
+  onLog(): void {
+    if (this.decodeId && this.connectFailed()) reportFailure(this.root.vm!.store, this.decodeId);
+    this.release();
+  }
+
+  /** Whether Envoy could not reach the picked pod: it says so itself, or it tried again, which the route lets it do after a refused connection only. */
+  private connectFailed(): bool {
+    if (getProperty(RESPONSE_FLAGS) && propertySize == 8 && load<u64>(propertyAt) & CONNECTION_FAILURE) return true;
+    return getProperty(ATTEMPTS) && propertySize == 8 && load<u64>(propertyAt) > 1;
+  }
+
+  /** Gives back all that is still in flight. Whatever ends a stream ends here: success, reset, time-out, a reply of Envoy's own. */
+  private release(): void {
+    if (!this.decodeId) return;
+    this.root.vm!.inflight.change(this.decodeId, -1, -this.decodeTokens);
+    this.decodeId = 0;
+    this.decodeTokens = 0;
+    this.releaseOthers();
+    this.flush(nowMs());
+  }
+
+  onDelete(): void {
+    this.dropScanner();
+    this.release();
+    this.recordText = null;
+    this.root.vm!.inflight.streams--;
+    this.root.giveStream(this);
+  }
+}
+
+function isIdentity(at: usize, size: u32): bool {
+  return size == 0 || (size == 8 && load<u64>(at) == 0x797469746e656469);
+}
+
+function setText(name: Bytes, text: string): void {
+  value.clear();
+  value.text(text);
+  setHeader(HeaderMap.Request, name, value.at, value.size);
+}
+
+function setPicks(name: Bytes, picks: Picks, table: EndpointTable, primaryPort: i32): void {
+  if (!picks.count) {
+    removeHeader(HeaderMap.Request, name);
+    return;
+  }
+  value.clear();
+  for (let i = 0; i < picks.count; i++) {
+    const e = unchecked(picks.list[i]);
+    if (i) value.byte(0x2c);
+    if (!primaryPort) value.text(table.hostPort[e]);
+    else {
+      const address = table.address[e];
+      const six = address.includes(":");
+      if (six) value.byte(0x5b);
+      value.text(address);
+      if (six) value.byte(0x5d);
+      value.byte(0x3a);
+      value.number(primaryPort);
+    }
+  }
+  setHeader(HeaderMap.Request, name, value.at, value.size);
+}
+
+/** `Prefer: if-available` (scheduler §3.8): a comma list, parameters behind `;` ignored, in any case. */
+function wantsCache(): bool {
+  if (!getHeader(HeaderMap.Request, PREFER)) return false;
+  const items = String.UTF8.decodeUnsafe(valueAt, valueSize).toLowerCase().split(",");
+  for (let i = 0; i < items.length; i++) {
+    const semicolon = items[i].indexOf(";");
+    if ((semicolon < 0 ? items[i] : items[i].substring(0, semicolon)).trim() == "if-available") return true;
+  }
+  return false;
+}
+
+/** FNV-1a of the request's id. */
+function requestHash(): u32 {
+  if (!getHeader(HeaderMap.Request, REQUEST_ID)) return 0;
+  let h: u32 = 0x811c9dc5;
+  for (let i: u32 = 0; i < valueSize; i++) h = (h ^ <u32>load<u8>(valueAt + i)) * 0x01000193;
+  return h;
+}

@@ -1,0 +1,155 @@
+/** A constant text as bytes, made once: names of headers, properties, clusters. */
+export class Bytes {
+  readonly buffer: ArrayBuffer;
+  constructor(text: string) {
+    this.buffer = String.UTF8.encode(text);
+  }
+  // @ts-ignore: decorator
+  @inline
+  get at(): usize {
+    return changetype<usize>(this.buffer);
+  }
+  // @ts-ignore: decorator
+  @inline
+  get size(): u32 {
+    return this.buffer.byteLength;
+  }
+}
+
+/** A text that is written piece by piece into one growing buffer: JSON documents, header values. Its memory is used again after `clear`. */
+export class Writer {
+  at: usize;
+  size: u32 = 0;
+  private room: u32;
+
+  constructor(room: u32 = 1024) {
+    this.room = room;
+    this.at = heap.alloc(room);
+  }
+
+  clear(): void {
+    this.size = 0;
+  }
+
+  dispose(): void {
+    heap.free(this.at);
+    this.at = 0;
+    this.room = 0;
+  }
+
+  private need(n: u32): void {
+    if (this.size + n <= this.room) return;
+    while (this.room < this.size + n) this.room <<= 1;
+    this.at = heap.realloc(this.at, this.room);
+  }
+
+  byte(c: u32): void {
+    this.need(1);
+    store<u8>(this.at + this.size++, <u8>c);
+  }
+
+  bytes(from: usize, n: u32): void {
+    this.need(n);
+    memory.copy(this.at + this.size, from, n);
+    this.size += n;
+  }
+
+  text(s: string): void {
+    const n = s.length;
+    this.need(<u32>n * 3);
+    this.size += <u32>String.UTF8.encodeUnsafe(changetype<usize>(s), n, this.at + this.size);
+  }
+
+  number(value: i64): void {
+    let digits: u32 = 1;
+    let v: u64 = value < 0 ? <u64>-value : <u64>value;
+    for (let t = v / 10; t; t /= 10) digits++;
+    if (value < 0) this.byte(0x2d);
+    this.need(digits);
+    for (let i = digits; i; i--) {
+      store<u8>(this.at + this.size + i - 1, <u8>(0x30 + <u32>(v % 10)));
+      v /= 10;
+    }
+    this.size += digits;
+  }
+
+  /** With at most three decimals; NaN and infinities, which JSON has not, as null. */
+  decimal(value: f64): void {
+    if (value != value || value == Infinity || value == -Infinity) {
+      this.text("null");
+      return;
+    }
+    if (value < 0) {
+      this.byte(0x2d);
+      value = -value;
+    }
+    const thousandths = <i64>Math.min(value * 1000 + 0.5, 9.0e18);
+    this.number(thousandths / 1000);
+    const rest = <u32>(thousandths % 1000);
+    if (!rest) return;
+    this.byte(0x2e);
+    this.byte(0x30 + rest / 100);
+    this.byte(0x30 + (rest / 10) % 10);
+    this.byte(0x30 + (rest % 10));
+  }
+
+  /**
+   * UTF-8 bytes as a JSON string in ASCII, fit for a header value: everything but plain ASCII is escaped, bytes that are no UTF-8 become U+FFFD. Quotes included.
+   */
+  jsonString(from: usize, n: u32): void {
+    this.byte(0x22);
+    let i: u32 = 0;
+    while (i < n) {
+      const c = <u32>load<u8>(from + i);
+      if (c == 0x22 || c == 0x5c) {
+        this.byte(0x5c);
+        this.byte(c);
+        i++;
+      } else if (c >= 0x20 && c < 0x7f) {
+        this.byte(c);
+        i++;
+      } else if (c < 0x80) {
+        this.unit(c);
+        i++;
+      } else {
+        let size: u32 = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+        let point = size == 4 ? c & 7 : size == 3 ? c & 15 : c & 31;
+        if (i + size > n) size = 0;
+        for (let k: u32 = 1; k < size; k++) {
+          const d = <u32>load<u8>(from + i + k);
+          if ((d & 0xc0) != 0x80) {
+            size = 0;
+            break;
+          }
+          point = (point << 6) | (d & 63);
+        }
+        if (!size) {
+          this.unit(0xfffd);
+          i++;
+          continue;
+        }
+        if (point >= 0x10000) {
+          this.unit(0xd800 + (((point - 0x10000) >> 10) & 0x3ff));
+          this.unit(0xdc00 + ((point - 0x10000) & 0x3ff));
+        } else this.unit(point);
+        i += size;
+      }
+    }
+    this.byte(0x22);
+  }
+
+  /** The same for a string of the module. */
+  json(s: string): void {
+    const bytes = String.UTF8.encode(s);
+    this.jsonString(changetype<usize>(bytes), bytes.byteLength);
+  }
+
+  private unit(u: u32): void {
+    this.byte(0x5c);
+    this.byte(0x75);
+    for (let shift = 12; shift >= 0; shift -= 4) {
+      const d = (u >> shift) & 15;
+      this.byte(d < 10 ? 0x30 + d : 0x57 + d);
+    }
+  }
+}

@@ -1,0 +1,11 @@
+// host/: the proxy-wasm host as typed functions. The only room that imports the ABI.
+export { malloc, resetArena, arenaMark, arenaRelease } from "./arena";
+export { BufferKind, pieceAt, pieceSize, readPiece } from "./buffers";
+export { Bytes, Writer } from "./bytes";
+export { nowMs, random64, setTick } from "./clock";
+export { ContextFactory, createContext, DataStatus, deleteContext, HeadersStatus, RootContext, rootContext, StreamContext, streamContext, useContexts } from "./contexts";
+export { getHeader, HeaderMap, removeHeader, setHeader, valueAt, valueNumber, valueSize } from "./headers";
+export { SharedStore } from "./shared";
+export { Counter, Gauge } from "./stats";
+export { log, LogLevel } from "./status";
+export { getProperty, HeaderPairs, httpCall, propertyAt, propertySize, sendLocalResponse, setProperty } from "./stream";

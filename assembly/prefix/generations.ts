@@ -1,0 +1,204 @@
+// One endpoint's least-recently-used order without a list: at most 64 ranges of generations, each with the number of blocks whose last touch lies in it.
+// A range closes when it holds a sixteenth of the capacity; when there are too many, the two neighbours with the smallest sum become one; the oldest is dropped only
+// when the live total passes the capacity, and then its entries are dead wherever they stand.
+import { Space, Store } from "../store";
+
+/** One range: generations from `first` up to the next range's. */
+@unmanaged
+export class Range {
+  first: u32;
+  blocks: u32;
+}
+
+export const MAX_RANGES: u32 = 64;
+/** Bytes in front of the ranges: number of ranges. */
+const HEAD: u32 = 8;
+const SIZE: u32 = HEAD + (MAX_RANGES + 1) * 8;
+/** Retries of a lost race; after that the counts drift until the next walk replaces them. */
+const RETRIES: i32 = 5;
+const MAX_CHANGES: u32 = 1024;
+
+@unmanaged
+class Change {
+  generation: u32;
+  blocks: u32;
+}
+
+/** Generations of one endpoint while a request is credited to it: `open`, any number of `move` and `add`, `commit`. */
+export class Generations {
+  private record: usize = memory.data(SIZE, 8);
+  private changes: usize = memory.data(MAX_CHANGES * 8, 8);
+  private changeCount: u32 = 0;
+  private added: u32 = 0;
+  private id: u32 = 0;
+  /** The generation that touches carry now. */
+  current: u32 = 1;
+  /** The oldest generation that counts. */
+  floor: u32 = 1;
+  /** Blocks that the endpoint holds. */
+  total: u32 = 0;
+
+  constructor(private store: Store) {}
+
+  /** Reads endpoint `id`'s record; a missing one is a new endpoint. */
+  open(id: u32): void {
+    this.id = id;
+    this.changeCount = 0;
+    this.added = 0;
+    this.read();
+  }
+
+  private read(): u32 {
+    let cas: u32 = 0;
+    const record = this.record;
+    if (this.store.get(Space.PrefixGenerations, this.id) && this.store.size >= HEAD + 8 && this.store.size <= SIZE) {
+      memory.copy(record, this.store.at, this.store.size);
+      cas = this.store.cas;
+    } else {
+      store<u32>(record, 1);
+      store<u32>(record, 0, 4);
+      this.range(0).first = 1;
+      this.range(0).blocks = 0;
+    }
+    const count = this.count;
+    this.current = this.range(count - 1).first;
+    this.floor = this.range(0).first;
+    this.total = this.sum();
+    return cas;
+  }
+
+  // @ts-ignore: decorator
+  @inline
+  get count(): u32 {
+    return load<u32>(this.record);
+  }
+
+  // @ts-ignore: decorator
+  @inline
+  range(i: u32): Range {
+    return changetype<Range>(this.record + HEAD + (i << 3));
+  }
+
+  private sum(): u32 {
+    let total: u32 = 0;
+    for (let i: u32 = 0, n = this.count; i < n; i++) total += this.range(i).blocks;
+    return total;
+  }
+
+  /** `blocks` whose last touch was in `generation` are no longer there. */
+  move(generation: u32, blocks: u32): void {
+    if (this.changeCount) {
+      const last = changetype<Change>(this.changes + ((this.changeCount - 1) << 3));
+      if (last.generation == generation) {
+        last.blocks += blocks;
+        return;
+      }
+    }
+    if (this.changeCount == MAX_CHANGES) return;
+    const change = changetype<Change>(this.changes + (this.changeCount << 3));
+    this.changeCount++;
+    change.generation = generation;
+    change.blocks = blocks;
+  }
+
+  /** `blocks` are held now, touched in the current generation. */
+  add(blocks: u32): void {
+    this.added += blocks;
+  }
+
+  /**
+   * Writes what was moved and added, closes a full range, drops what passes `capacity` (in blocks). True when the floor has risen: entries below it are dead.
+   * The slots are written first, this second: a VM that traps in between leaves counts that the walk replaces.
+   */
+  commit(capacity: u32): bool {
+    if (!this.changeCount && !this.added) return false;
+    const before = this.floor;
+    let cas = this.read();
+    for (let attempt = 0; attempt < RETRIES; attempt++) {
+      this.apply(capacity);
+      if (this.store.set(Space.PrefixGenerations, this.id, this.record, HEAD + (this.count << 3), cas)) return this.floor != before;
+      cas = this.read();
+    }
+    return false;
+  }
+
+  private apply(capacity: u32): void {
+    for (let i: u32 = 0; i < this.changeCount; i++) {
+      const change = changetype<Change>(this.changes + (i << 3));
+      this.take(change.generation, change.blocks);
+    }
+    const last = this.range(this.count - 1);
+    last.blocks += this.added;
+    if (last.blocks >= max<u32>(1, capacity >> 4)) this.close(last.first + 1);
+    this.total = this.sum();
+    while (this.total > capacity && this.count > 1) {
+      // The range that is being filled stays, even where one prompt alone is larger than the endpoint.
+      if (this.count == 2 && !this.range(1).blocks) break;
+      this.total -= this.range(0).blocks;
+      this.remove(0);
+    }
+    this.floor = this.range(0).first;
+    this.current = this.range(this.count - 1).first;
+  }
+
+  private take(generation: u32, blocks: u32): void {
+    for (let i = <i32>this.count - 1; i >= 0; i--) {
+      const range = this.range(i);
+      if (range.first <= generation) {
+        range.blocks -= min(range.blocks, blocks);
+        return;
+      }
+    }
+  }
+
+  private close(next: u32): void {
+    const at = this.range(this.count);
+    at.first = next;
+    at.blocks = 0;
+    store<u32>(this.record, this.count + 1);
+    if (this.count <= MAX_RANGES) return;
+    let best: u32 = 0;
+    let least: u32 = u32.MAX_VALUE;
+    for (let i: u32 = 0, n = this.count - 2; i < n; i++) {
+      const sum = this.range(i).blocks + this.range(i + 1).blocks;
+      if (sum < least) {
+        least = sum;
+        best = i;
+      }
+    }
+    this.range(best).blocks = least;
+    this.remove(best + 1);
+  }
+
+  private remove(i: u32): void {
+    const at = changetype<usize>(this.range(i));
+    const end = changetype<usize>(this.range(this.count));
+    memory.copy(at, at + 8, end - at - 8);
+    store<u32>(this.record, this.count - 1);
+  }
+
+  /**
+   * Replaces the counts of endpoint `id` by what a walk over the slots found: `found[r]` blocks in generations from `firsts[r]` (ascending). Ranges that began after the
+   * walk did keep their counts. Returns false when the record changed meanwhile (the next walk will do).
+   */
+  replace(id: u32, firsts: StaticArray<u32>, found: StaticArray<u32>, ranges: i32): bool {
+    this.open(id);
+    if (!this.store.get(Space.PrefixGenerations, id)) return false;
+    const cas = this.read();
+    const newest = ranges ? unchecked(firsts[ranges - 1]) : 0;
+    for (let i: u32 = 0, n = this.count; i < n; i++) {
+      const range = this.range(i);
+      const next = i + 1 < n ? this.range(i + 1).first : u32.MAX_VALUE;
+      // The newest range of the walk's beginning was still being filled.
+      if (range.first >= newest) continue;
+      let sum: u32 = 0;
+      for (let r = 0; r < ranges; r++) {
+        const first = unchecked(firsts[r]);
+        if (first >= range.first && first < next) sum += unchecked(found[r]);
+      }
+      range.blocks = sum;
+    }
+    this.total = this.sum();
+    return this.store.set(Space.PrefixGenerations, id, this.record, HEAD + (this.count << 3), cas);
+  }
+}

@@ -1,0 +1,558 @@
+// The prefix index: which endpoint holds how many blocks of a prompt, from its start without a gap. A radix tree of runs (see slot.ts) over a fixed number of
+// shared-data slots. A run is up to 64 consecutive blocks that no two known prompts divide; where a prompt leaves a run in its middle the run is cut there, so a system
+// prompt that ten thousand conversations share is stored, and counted, once.
+import { Space, Store } from "../store";
+import { Fleet } from "../endpoints/fleet";
+import { Generations } from "./generations";
+import { APART, CLOSED, ENTRY, Entry, findRun, holdersKey, Run, RUN_BLOCKS, RUN_ENTRIES, RUN_HEAD, SLOT_BYTES, SlotEditor, spread, TAIL } from "./slot";
+
+/** Retries of a write that lost its race against another worker; then this request leaves no trace in that run. */
+const RETRIES: i32 = 4;
+/** Slots of one look-up that the following update need not read again. */
+const PATH: u32 = 64;
+/** Endpoints of one run at most; further ones get no credit for it. */
+const MAX_HOLDERS: u32 = 4096;
+
+@unmanaged
+class Step {
+  slot: u32;
+  cas: u32;
+  at: usize;
+  size: u32;
+}
+
+export class PrefixIndex {
+  /** Runs that were dropped because their slot was full. */
+  evictions: u32 = 0;
+  /** Writes given up after lost races. */
+  lostWrites: u32 = 0;
+  private editor: SlotEditor = new SlotEditor();
+  private generations: Generations;
+  private other: Generations;
+  private path: usize = memory.data(PATH * offsetof<Step>(), 8);
+  private pathCount: u32 = 0;
+  private holdersAt: usize = heap.alloc(MAX_HOLDERS * ENTRY);
+  private holders: u32 = 0;
+  private holdersCas: u32 = 0;
+  /** Of the record that `readSlot` found. */
+  private cas: u32 = 0;
+
+  /** `slots` records of at most 4 KiB are used, never more. */
+  constructor(
+    private store: Store,
+    private slots: u32,
+  ) {
+    this.generations = new Generations(store);
+    this.other = new Generations(store);
+  }
+
+  /** Before the first look-up of a callback: what the last one read is gone. */
+  begin(): void {
+    this.pathCount = 0;
+  }
+
+  private slotOf(root: u64, start: u32, hash: u32): u32 {
+    return <u32>(spread(root + (<u64>start << 32) + <u64>hash) % <u64>this.slots);
+  }
+
+  /** Blocks that the run and the prompt have in common, from the run's first. */
+  private common(run: Run, keys: usize, count: u32, from: u32): u32 {
+    const most = min<u32>(run.blocks, count - from);
+    let m: u32 = 1;
+    while (m < most && run.hash(m) == load<u32>(keys + (<usize>(from + m) << 3))) m++;
+    return m;
+  }
+
+  /**
+   * How many blocks of the prompt with the `count` chain hashes at `keys` each endpoint holds, contiguous from the first: written to `out` by table position (which the
+   * caller has zeroed). Returns the largest. Costs one read per run.
+   */
+  lookup(keys: usize, count: u32, fleet: Fleet, out: StaticArray<i32>): u32 {
+    if (!count) return 0;
+    const root = load<u64>(keys);
+    let i: u32 = 0;
+    let best: u32 = 0;
+    while (i < count) {
+      const hash = load<u32>(keys + (<usize>i << 3));
+      const slot = this.slotOf(root, i, hash);
+      if (!this.store.get(Space.PrefixSlot, slot)) break;
+      if (this.pathCount < PATH) {
+        const step = changetype<Step>(this.path + this.pathCount * offsetof<Step>());
+        this.pathCount++;
+        step.slot = slot;
+        step.cas = this.store.cas;
+        step.at = this.store.at;
+        step.size = this.store.size;
+      }
+      const run = findRun(this.store.at, this.store.size, root, i, hash);
+      if (!run) break;
+      const m = this.common(run, keys, count, i);
+      let at = run.entriesAt;
+      let n: u32 = run.entries;
+      if (run.flags & APART) {
+        n = 0;
+        if (this.store.get(Space.PrefixHolders, holdersKey(run))) {
+          at = this.store.at;
+          n = this.store.size / ENTRY;
+        }
+      }
+      let onward = false;
+      for (; n; n--, at += ENTRY) {
+        const entry = changetype<Entry>(at);
+        const place = fleet.live(entry.id, entry.generation);
+        if (place < 0 || unchecked(out[place]) != <i32>i) continue;
+        const held = i + min(entry.held, m);
+        unchecked((out[place] = held));
+        if (held > best) best = held;
+        if (entry.held >= m) onward = true;
+      }
+      if (!onward || m < <u32>run.blocks) break;
+      i += m;
+    }
+    return best;
+  }
+
+  /** Loads slot `slot` into the editor, from the look-up's path the first time. */
+  private readSlot(slot: u32, fresh: bool): void {
+    if (!fresh) {
+      for (let i: u32 = 0; i < this.pathCount; i++) {
+        const step = changetype<Step>(this.path + i * offsetof<Step>());
+        if (step.slot != slot) continue;
+        this.editor.load(step.at, step.size);
+        this.cas = step.cas;
+        return;
+      }
+    }
+    if (this.store.get(Space.PrefixSlot, slot)) {
+      this.editor.load(this.store.at, this.store.size);
+      this.cas = this.store.cas;
+    } else {
+      this.editor.clear();
+      this.cas = 0;
+    }
+  }
+
+  private writeSlot(slot: u32): bool {
+    // The path's copy of this slot is old now, whether or not this write is the one that made it so.
+    for (let i: u32 = 0; i < this.pathCount; i++) {
+      const step = changetype<Step>(this.path + i * offsetof<Step>());
+      if (step.slot == slot) step.slot = u32.MAX_VALUE;
+    }
+    return this.store.set(Space.PrefixSlot, slot, this.editor.at, this.editor.size, this.cas);
+  }
+
+  /**
+   * Endpoint `id` now holds the prompt's first `count` blocks, at `capacity` blocks in all. `tail`: the last of them is partial. `now`: seconds, of any clock that only
+   * grows. A touch that changes nothing writes nothing.
+   */
+  credit(keys: usize, count: u32, tail: bool, id: u32, fleet: Fleet, capacity: u32, now: u32): void {
+    if (!count || !id) return;
+    const generations = this.generations;
+    generations.open(id);
+    const root = load<u64>(keys);
+    let i: u32 = 0;
+    while (i < count) {
+      const hash = load<u32>(keys + (<usize>i << 3));
+      const slot = this.slotOf(root, i, hash);
+      let done: u32 = 0;
+      for (let attempt = 0; attempt < RETRIES && !done; attempt++) {
+        this.readSlot(slot, attempt > 0);
+        done = this.creditRun(slot, root, keys, count, tail, i, id, fleet, now);
+      }
+      if (!done) {
+        this.lostWrites++;
+        break;
+      }
+      i += done;
+    }
+    if (generations.commit(capacity)) this.raise(id, generations.floor, fleet);
+  }
+
+  /** One run of a credit. Returns the blocks that are done; 0: the race was lost. Counts are noted only when the write has succeeded. */
+  private creditRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, id: u32, fleet: Fleet, now: u32): u32 {
+    const editor = this.editor;
+    let run = editor.find(root, from, load<u32>(keys + (<usize>from << 3)));
+    if (!run) return this.newRun(slot, root, keys, count, tail, from, id, fleet, now);
+    const m = this.common(run, keys, count, from);
+    const blocks = <u32>run.blocks;
+    const left = count - from;
+    let held = m;
+    let changed = false;
+    if (m < left) {
+      // The prompt goes on behind what it has in common with the run.
+      let grow = m == blocks && !(run.flags & CLOSED);
+      if (m < blocks) {
+        if (m == blocks - 1 && run.flags & TAIL && !(run.flags & CLOSED)) {
+          // A conversation's next turn: the partial block of the last one has been filled up.
+          editor.resize(run, m);
+          this.trim(run, m);
+          grow = true;
+        } else {
+          if (!this.cut(slot, run, m, fleet, now)) return 0;
+          this.readSlot(slot, true);
+          run = editor.find(root, from, load<u32>(keys + (<usize>from << 3)));
+          if (!run || <u32>run.blocks != m) return 0;
+        }
+        changed = true;
+      }
+      if (grow) {
+        const add = min(RUN_BLOCKS - m, left - m);
+        if (add) {
+          editor.resize(run, m + add);
+          for (let k: u32 = 0; k < add; k++) store<u32>(changetype<usize>(run) + RUN_HEAD + ((m + k) << 2), load<u32>(keys + (<usize>(from + m + k) << 3)));
+          held = m + add;
+          if (tail && held == left) run.flags |= TAIL;
+          else run.flags &= ~TAIL;
+          changed = true;
+        }
+      } else if (!(run.flags & CLOSED)) {
+        run.flags |= CLOSED;
+        changed = true;
+      }
+    }
+    return this.touch(slot, run, id, held, changed, fleet, now) ? held : 0;
+  }
+
+  /** Entries of a run that has become shorter. The blocks that its other endpoints lose this way stay in their counts until the next walk. */
+  private trim(run: Run, blocks: u32): void {
+    if (run.flags & APART) return; // `held` is read as at most the run's length
+    for (let e: u32 = 0; e < <u32>run.entries; e++) {
+      const entry = run.entry(e);
+      if (entry.held > blocks) entry.held = blocks;
+    }
+  }
+
+  private newRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, id: u32, fleet: Fleet, now: u32): u32 {
+    const editor = this.editor;
+    const blocks = min(RUN_BLOCKS, count - from);
+    this.makeRoom(RUN_HEAD + (blocks << 2) + ENTRY, fleet, null);
+    const run = editor.append(root, from, blocks, now);
+    for (let k: u32 = 0; k < blocks; k++) store<u32>(changetype<usize>(run) + RUN_HEAD + (k << 2), load<u32>(keys + (<usize>(from + k) << 3)));
+    if (tail && from + blocks == count) run.flags |= TAIL;
+    editor.addEntry(run, id, this.generations.current, blocks);
+    if (!this.writeSlot(slot)) return 0;
+    this.generations.add(blocks);
+    return blocks;
+  }
+
+  /** Notes that endpoint `id` holds `held` blocks of the run; writes the slot (or the run's own record) when something changes. */
+  private touch(slot: u32, run: Run, id: u32, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
+    const generations = this.generations;
+    const current = generations.current;
+    if (run.flags & APART) return this.touchApart(slot, run, id, held, changed, fleet, now);
+    let index: i32 = -1;
+    for (let e: u32 = 0; e < <u32>run.entries; e++) {
+      if (run.entry(e).id == id) {
+        index = <i32>e;
+        break;
+      }
+    }
+    if (index >= 0) {
+      const entry = run.entry(index);
+      const live = entry.generation >= generations.floor;
+      const oldHeld = live ? entry.held : 0;
+      const oldGeneration = entry.generation;
+      if (live && oldGeneration == current && oldHeld >= held) {
+        if (!changed) return true;
+        run.touched = now;
+        return this.fitAndWrite(slot, run, fleet);
+      }
+      entry.generation = current;
+      entry.held = max(oldHeld, held);
+      const newHeld = entry.held;
+      run.touched = now;
+      if (!this.fitAndWrite(slot, run, fleet)) return false;
+      if (oldHeld) generations.move(oldGeneration, oldHeld);
+      generations.add(newHeld);
+      return true;
+    }
+    this.sweep(run, fleet);
+    if (<u32>run.entries == RUN_ENTRIES) {
+      if (!this.moveApart(run)) return false;
+      return this.touchApart(slot, run, id, held, true, fleet, now);
+    }
+    this.editor.addEntry(run, id, current, held);
+    run.touched = now;
+    if (!this.fitAndWrite(slot, run, fleet)) return false;
+    generations.add(held);
+    return true;
+  }
+
+  /** Drops the entries of a run that no longer count. */
+  private sweep(run: Run, fleet: Fleet): void {
+    for (let e = <i32>run.entries - 1; e >= 0; e--) {
+      const entry = run.entry(e);
+      if (fleet.live(entry.id, entry.generation) < 0) this.editor.removeEntry(run, e);
+    }
+  }
+
+  private fitAndWrite(slot: u32, run: Run, fleet: Fleet): bool {
+    this.makeRoom(0, fleet, run);
+    return this.writeSlot(slot);
+  }
+
+  /**
+   * Evicts until `bytes` more fit: first runs that nobody holds any more, then the one whose last write is the longest ago. `keep` stays, and may move in memory only
+   * towards the front, so the caller's work on it is done by then.
+   */
+  private makeRoom(bytes: u32, fleet: Fleet, keep: Run | null): void {
+    const editor = this.editor;
+    let kept = keep ? changetype<usize>(keep) : 0;
+    for (let pass = 0; editor.size + bytes > SLOT_BYTES && editor.runs; pass++) {
+      let victim: usize = 0;
+      let oldest: u32 = u32.MAX_VALUE;
+      let dead = false;
+      let p = editor.first();
+      for (let n = editor.runs; n; n--) {
+        const run = changetype<Run>(p);
+        const next = p + run.bytes;
+        if (p != kept) {
+          if (pass == 0 && !(run.flags & APART) && !this.held(run, fleet)) {
+            victim = p;
+            dead = true;
+            break;
+          }
+          if (run.touched < oldest) {
+            oldest = run.touched;
+            victim = p;
+          }
+        }
+        p = next;
+      }
+      if (!victim) return;
+      const run = changetype<Run>(victim);
+      if (dead) pass = -1;
+      else {
+        this.evictions++;
+        this.giveBack(run, fleet);
+      }
+      if (kept > victim) kept -= run.bytes;
+      editor.removeRun(run);
+    }
+  }
+
+  private held(run: Run, fleet: Fleet): bool {
+    for (let e: u32 = 0; e < <u32>run.entries; e++) {
+      const entry = run.entry(e);
+      if (fleet.live(entry.id, entry.generation) >= 0) return true;
+    }
+    return false;
+  }
+
+  /** A run goes: its blocks leave the counts of those who held them. */
+  private giveBack(run: Run, fleet: Fleet): void {
+    let at = run.entriesAt;
+    let n: u32 = run.entries;
+    if (run.flags & APART) {
+      this.readHolders(holdersKey(run));
+      at = this.holdersAt;
+      n = this.holders;
+    }
+    for (; n; n--, at += ENTRY) {
+      const entry = changetype<Entry>(at);
+      if (fleet.live(entry.id, entry.generation) < 0) continue;
+      this.other.open(entry.id);
+      this.other.move(entry.generation, min<u32>(entry.held, run.blocks));
+      this.other.commit(u32.MAX_VALUE);
+    }
+  }
+
+  /**
+   * Cuts the run at `m`: what follows becomes a run of its own, written first; then the shortened run. A reader in between sees the old run, or a short one whose
+   * continuation is already there.
+   */
+  private cut(slot: u32, run: Run, m: u32, fleet: Fleet, now: u32): bool {
+    const editor = this.editor;
+    const root = run.root;
+    const start = run.start;
+    const blocks = <u32>run.blocks;
+    const hash0 = run.hash(0);
+    const flags = run.flags;
+    // The continuation, taken out of the editor's copy before another slot is loaded there.
+    const tailBlocks = blocks - m;
+    const hashes = this.scratch;
+    memory.copy(hashes, changetype<usize>(run) + RUN_HEAD + (m << 2), tailBlocks << 2);
+    if (flags & APART) {
+      this.readHolders(holdersKey(run));
+    } else {
+      memory.copy(this.holdersAt, run.entriesAt, <u32>run.entries * ENTRY);
+      this.holders = run.entries;
+    }
+    let n: u32 = 0;
+    for (let e: u32 = 0; e < this.holders; e++) {
+      const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+      const held = min(entry.held, blocks);
+      if (held <= m || fleet.live(entry.id, entry.generation) < 0) continue;
+      const to = changetype<Entry>(this.holdersAt + n * ENTRY);
+      to.id = entry.id;
+      to.generation = entry.generation;
+      to.held = held - m;
+      n++;
+    }
+    this.holders = n;
+    if (n) {
+      const tailStart = start + m;
+      const tailSlot = this.slotOf(root, tailStart, load<u32>(hashes));
+      let written = false;
+      for (let attempt = 0; attempt < RETRIES && !written; attempt++) {
+        this.readSlot(tailSlot, true);
+        const old = editor.find(root, tailStart, load<u32>(hashes));
+        if (old) editor.removeRun(old);
+        const apart = n > RUN_ENTRIES;
+        let keep: Run | null = null;
+        // In one slot with the run that is being cut: that one must not be evicted for its own tail.
+        if (tailSlot == slot) keep = editor.find(root, start, hash0);
+        this.makeRoom(RUN_HEAD + (tailBlocks << 2) + (apart ? 0 : n * ENTRY), fleet, keep);
+        const tail = editor.append(root, tailStart, tailBlocks, now);
+        memory.copy(changetype<usize>(tail) + RUN_HEAD, hashes, tailBlocks << 2);
+        tail.flags = flags & (TAIL | CLOSED);
+        if (apart) {
+          tail.flags |= APART;
+          if (!this.store.set(Space.PrefixHolders, holdersKey(tail), this.holdersAt, n * ENTRY, 0)) continue;
+        } else {
+          for (let e: u32 = 0; e < n; e++) {
+            const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+            editor.addEntry(tail, entry.id, entry.generation, entry.held);
+          }
+        }
+        written = this.writeSlot(tailSlot);
+      }
+      if (!written) return false;
+    }
+    this.readSlot(slot, true);
+    const again = editor.find(root, start, hash0);
+    if (!again || <u32>again.blocks != blocks) return false;
+    editor.resize(again, m);
+    this.trim(again, m);
+    again.flags = (again.flags & APART) | CLOSED;
+    again.touched = now;
+    return this.writeSlot(slot);
+  }
+  private scratch: usize = memory.data(RUN_BLOCKS << 2, 8);
+
+  private readHolders(key: u64): void {
+    this.holders = 0;
+    this.holdersCas = 0;
+    if (!this.store.get(Space.PrefixHolders, key)) return;
+    this.holders = min<u32>(this.store.size / ENTRY, MAX_HOLDERS);
+    memory.copy(this.holdersAt, this.store.at, this.holders * ENTRY);
+    this.holdersCas = this.store.cas;
+  }
+
+  /** The run's entries move to a record of their own. */
+  private moveApart(run: Run): bool {
+    const n = <u32>run.entries;
+    if (!this.store.set(Space.PrefixHolders, holdersKey(run), run.entriesAt, n * ENTRY, 0)) return false;
+    while (run.entries) this.editor.removeEntry(run, <u32>run.entries - 1);
+    run.flags |= APART;
+    return true;
+  }
+
+  private touchApart(slot: u32, run: Run, id: u32, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
+    const generations = this.generations;
+    const current = generations.current;
+    // Making room may move the run.
+    const key = holdersKey(run);
+    const blocks: u32 = run.blocks;
+    if (changed) {
+      run.touched = now;
+      if (!this.fitAndWrite(slot, run, fleet)) return false;
+    }
+    for (let attempt = 0; attempt < RETRIES; attempt++) {
+      this.readHolders(key);
+      let found: i32 = -1;
+      let n: u32 = 0;
+      for (let e: u32 = 0; e < this.holders; e++) {
+        const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+        if (entry.id == id) found = <i32>n;
+        else if (fleet.live(entry.id, entry.generation) < 0) continue;
+        if (n != e) memory.copy(this.holdersAt + n * ENTRY, changetype<usize>(entry), ENTRY);
+        n++;
+      }
+      this.holders = n;
+      let oldHeld: u32 = 0;
+      let oldGeneration: u32 = 0;
+      let entry: Entry;
+      if (found >= 0) {
+        entry = changetype<Entry>(this.holdersAt + found * ENTRY);
+        oldGeneration = entry.generation;
+        oldHeld = oldGeneration >= generations.floor ? min<u32>(entry.held, blocks) : 0;
+        if (oldHeld >= held && oldGeneration == current) return true;
+      } else {
+        if (n == MAX_HOLDERS) return true;
+        entry = changetype<Entry>(this.holdersAt + n * ENTRY);
+        entry.id = id;
+        this.holders = n + 1;
+      }
+      entry.generation = current;
+      entry.held = max(oldHeld, held);
+      const newHeld = entry.held;
+      if (!this.store.set(Space.PrefixHolders, key, this.holdersAt, this.holders * ENTRY, this.holdersCas)) continue;
+      if (oldHeld) generations.move(oldGeneration, oldHeld);
+      generations.add(newHeld);
+      return true;
+    }
+    return false;
+  }
+
+  /** An endpoint's oldest generations have been dropped: everybody must know. */
+  private raise(id: u32, floor: u32, fleet: Fleet): void {
+    const place = fleet.place(id);
+    if (place >= 0) unchecked((fleet.floors[place] = floor));
+    raiseFloor(this.store, id, floor);
+  }
+
+  /** Blocks that endpoint `id` holds, as far as its counts know. */
+  blocksOf(id: u32): u32 {
+    this.generations.open(id);
+    return this.generations.total;
+  }
+}
+
+const FLOORS_MAX: u32 = 16384;
+const floorsAt = memory.data(FLOORS_MAX * 8, 8);
+
+/** Writes `floor` into the record of oldest live generations, never a lower one than is there. */
+export function raiseFloor(to: Store, id: u32, floor: u32): void {
+  for (let attempt = 0; attempt < RETRIES; attempt++) {
+    let n: u32 = 0;
+    let cas: u32 = 0;
+    if (to.get(Space.PrefixFloors, 0)) {
+      n = min<u32>(to.size >> 3, FLOORS_MAX - 1);
+      memory.copy(floorsAt, to.at, n << 3);
+      cas = to.cas;
+    }
+    let i: u32 = 0;
+    while (i < n && load<u32>(floorsAt + (i << 3)) != id) i++;
+    const at = floorsAt + (i << 3);
+    if (i < n && load<u32>(at, 4) >= floor) return;
+    store<u32>(at, id);
+    store<u32>(at, floor, 4);
+    if (i == n) n++;
+    if (to.set(Space.PrefixFloors, 0, floorsAt, n << 3, cas)) return;
+  }
+}
+
+/** Fills `fleet.floors` from the record; called when the fleet changes and on every tick. */
+export function readFloors(from: Store, fleet: Fleet): void {
+  if (!from.get(Space.PrefixFloors, 0)) return;
+  for (let i: u32 = 0, n = from.size >> 3; i < n; i++) {
+    const place = fleet.place(load<u32>(from.at + (i << 3)));
+    if (place >= 0) unchecked((fleet.floors[place] = load<u32>(from.at + (i << 3) + 4)));
+  }
+}
+
+/** Forgets the floors of ids that are gone, so that the record stays as long as the fleet. Done by the lease holder when endpoints leave. */
+export function pruneFloors(from: Store, fleet: Fleet): void {
+  if (!from.get(Space.PrefixFloors, 0)) return;
+  const cas = from.cas;
+  let kept: u32 = 0;
+  const n = min<u32>(from.size >> 3, FLOORS_MAX);
+  for (let i: u32 = 0; i < n; i++) {
+    const at = from.at + (i << 3);
+    if (fleet.place(load<u32>(at)) < 0) continue;
+    memory.copy(floorsAt + (kept << 3), at, 8);
+    kept++;
+  }
+  if (kept < n) from.set(Space.PrefixFloors, 0, floorsAt, kept << 3, cas);
+}

@@ -1,0 +1,277 @@
+// The prompt as blocks of tokens: content hashes of fixed-size blocks, made while the text streams through.
+//
+// A token is four bytes of decoded text (scheduler §4.1), or one id where the client sent ids. Content hashes do not depend on what stands before a block; the chain
+// that makes them prefix keys is laid over them when the body has ended (keys.ts), because what is mixed into it (model, salt, tools, roles) may stand behind the text.
+import { K1, K2, K3, step } from "./hash";
+
+/** One prompt: `completions` may carry several, each hashed and matched on its own (scheduler PX-15). */
+@unmanaged
+export class Segment {
+  firstBlock: u32;
+  /** Bytes of this prompt, four per token. */
+  bytes: u32;
+}
+
+/** A message's share in the chain: everything of it that is not text. */
+@unmanaged
+export class Salt {
+  /** The block in which the message begins. */
+  block: u32;
+  private pad: u32;
+  value: u64;
+}
+
+/** What `BlockSink.save` keeps, so that a duplicate member can start its value anew (the last one wins). */
+@unmanaged
+export class SinkMark {
+  blocks: u32;
+  salts: u32;
+  segments: u32;
+  filled: u32;
+  position: u32;
+  wordSize: u32;
+  word: u64;
+  acc: u64;
+}
+
+const MAX_SEGMENTS: u32 = 4096;
+const MAX_SALTS: u32 = 65536;
+
+@unmanaged
+export class BlockSink {
+  /** u64 content hashes, one per block. */
+  hashes: usize;
+  blocks: u32;
+  private hashRoom: u32;
+  salts: usize;
+  saltCount: u32;
+  private saltRoom: u32;
+  segments: usize;
+  /** Prompts before the current one. */
+  segmentCount: u32;
+  private segmentRoom: u32;
+  blockBytes: u32;
+  maxBlocks: u32;
+  private seed: u64;
+  private acc: u64;
+  private word: u64;
+  private wordSize: u32;
+  /** Bytes in the block that is being filled. */
+  private filled: u32;
+  /** Bytes of the current prompt. */
+  position: u32;
+  /** First block of the current prompt. */
+  private firstBlock: u32;
+
+  /** For a new body. `blockTokens` 0 counts only. Memory of the last body is used again. */
+  start(seed: u64, blockTokens: u32, maxBlocks: u32): void {
+    this.seed = seed;
+    this.blockBytes = blockTokens << 2;
+    this.maxBlocks = blockTokens ? maxBlocks : 0;
+    this.reset();
+  }
+
+  /** Forgets all text: a second `messages` or `prompt` starts anew. */
+  reset(): void {
+    this.blocks = 0;
+    this.saltCount = 0;
+    this.segmentCount = 0;
+    this.position = 0;
+    this.firstBlock = 0;
+    this.restart();
+  }
+
+  private restart(): void {
+    this.acc = this.seed;
+    this.word = 0;
+    this.wordSize = 0;
+    this.filled = 0;
+  }
+
+  /** Gives memory back that only a huge prompt needs, so that one such request does not raise a VM's floor for ever. */
+  shrink(): void {
+    if (this.hashRoom > 16384) {
+      heap.free(this.hashes);
+      this.hashes = 0;
+      this.hashRoom = 0;
+    }
+    if (this.saltRoom > 1024) {
+      heap.free(this.salts);
+      this.salts = 0;
+      this.saltRoom = 0;
+    }
+    if (this.segmentRoom > 64) {
+      heap.free(this.segments);
+      this.segments = 0;
+      this.segmentRoom = 0;
+    }
+  }
+
+  dispose(): void {
+    if (this.hashes) heap.free(this.hashes);
+    if (this.salts) heap.free(this.salts);
+    if (this.segments) heap.free(this.segments);
+    this.hashes = 0;
+    this.salts = 0;
+    this.segments = 0;
+    this.hashRoom = 0;
+    this.saltRoom = 0;
+    this.segmentRoom = 0;
+  }
+
+  /** The current prompt ends here; the next byte belongs to another one. An empty prompt leaves nothing (scheduler PX-19). */
+  endSegment(): void {
+    if (!this.position) return;
+    if (this.segmentCount == MAX_SEGMENTS) {
+      this.position = 0;
+      return;
+    }
+    this.endTail();
+    if (this.segmentCount == this.segmentRoom) {
+      this.segmentRoom = this.segmentRoom ? this.segmentRoom << 1 : 4;
+      this.segments = heap.realloc(this.segments ? this.segments : heap.alloc(16), this.segmentRoom * offsetof<Segment>());
+    }
+    const s = changetype<Segment>(this.segments + this.segmentCount++ * offsetof<Segment>());
+    s.firstBlock = this.firstBlock;
+    s.bytes = this.position;
+    this.position = 0;
+    this.firstBlock = this.blocks;
+  }
+
+  /** The partial last block counts as a block of its own tokens (scheduler §4.2, L6). */
+  private endTail(): void {
+    if (this.filled && this.blocks - this.firstBlock < this.maxBlocks) this.endBlock();
+    this.restart();
+  }
+
+  private endBlock(): void {
+    let h = this.acc;
+    if (this.wordSize) h = step(h, this.word);
+    h = (h ^ (<u64>this.filled * K3)) * K1;
+    h ^= h >> 32;
+    if (this.blocks == this.hashRoom) {
+      this.hashRoom = this.hashRoom ? this.hashRoom << 1 : 64;
+      this.hashes = heap.realloc(this.hashes ? this.hashes : heap.alloc(64), <usize>this.hashRoom << 3);
+    }
+    store<u64>(this.hashes + (<usize>this.blocks << 3), h * K2);
+    this.blocks++;
+    this.restart();
+  }
+
+  /** Appends decoded text. */
+  text(from: usize, size: u32): void {
+    this.position += size;
+    while (size) {
+      if (this.blocks - this.firstBlock >= this.maxBlocks) return;
+      const take = min<u32>(size, this.blockBytes - this.filled);
+      this.absorb(from, take);
+      from += take;
+      size -= take;
+      if (this.filled == this.blockBytes) this.endBlock();
+    }
+  }
+
+  private absorb(from: usize, size: u32): void {
+    this.filled += size;
+    let word = this.word;
+    let held = this.wordSize;
+    if (held) {
+      while (size && held < 8) {
+        word |= <u64>load<u8>(from++) << (<u64>held << 3);
+        held++;
+        size--;
+      }
+      if (held < 8) {
+        this.word = word;
+        this.wordSize = held;
+        return;
+      }
+      this.acc = step(this.acc, word);
+    }
+    let acc = this.acc;
+    for (; size >= 8; size -= 8, from += 8) acc = step(acc, load<u64>(from));
+    this.acc = acc;
+    word = 0;
+    for (held = 0; held < size; held++) word |= <u64>load<u8>(from + held) << (<u64>held << 3);
+    this.word = word;
+    this.wordSize = size;
+  }
+
+  /** Appends one token id. */
+  id(value: u32): void {
+    store<u32>(changetype<usize>(this) + offsetof<BlockSink>("scratch"), value);
+    this.text(changetype<usize>(this) + offsetof<BlockSink>("scratch"), 4);
+  }
+  private scratch: u64;
+
+  /** Up to the next token's start: media begins at one (scheduler §4.1). */
+  align(): void {
+    const over = this.position & 3;
+    if (over) this.room(4 - over);
+  }
+
+  /** Appends `count` equal tokens: a media item's place holders. */
+  repeat(value: u32, count: u32): void {
+    for (; count && this.blocks - this.firstBlock < this.maxBlocks; count--) this.id(value);
+    this.position += count << 2;
+  }
+
+  /** Appends `size` bytes whose content stands in the message's salt: they count, and have no content of their own. */
+  room(size: u32): void {
+    this.position += size;
+    while (size) {
+      if (this.blocks - this.firstBlock >= this.maxBlocks) return;
+      const take = min<u32>(size, this.blockBytes - this.filled);
+      if (this.wordSize) {
+        this.acc = step(this.acc, this.word);
+        this.word = 0;
+        this.wordSize = 0;
+      }
+      this.acc = step(this.acc, K2 ^ take);
+      this.filled += take;
+      size -= take;
+      if (this.filled == this.blockBytes) this.endBlock();
+    }
+  }
+
+  /** `value` is mixed into the chain in front of block `block`. */
+  salt(block: u32, value: u64): void {
+    // Beyond any real conversation: fold into the last one, so that the key still depends on it.
+    if (this.saltCount == MAX_SALTS) {
+      const last = changetype<Salt>(this.salts + (MAX_SALTS - 1) * offsetof<Salt>());
+      last.value = step(last.value, value);
+      return;
+    }
+    if (this.saltCount == this.saltRoom) {
+      this.saltRoom = this.saltRoom ? this.saltRoom << 1 : 16;
+      this.salts = heap.realloc(this.salts ? this.salts : heap.alloc(16), <usize>this.saltRoom * offsetof<Salt>());
+    }
+    const s = changetype<Salt>(this.salts + <usize>this.saltCount * offsetof<Salt>());
+    this.saltCount++;
+    s.block = block;
+    s.value = value;
+  }
+
+  save(mark: SinkMark): void {
+    mark.blocks = this.blocks;
+    mark.salts = this.saltCount;
+    mark.segments = this.segmentCount;
+    mark.filled = this.filled;
+    mark.position = this.position;
+    mark.wordSize = this.wordSize;
+    mark.word = this.word;
+    mark.acc = this.acc;
+  }
+
+  /** Back to `mark`, which this sink saved in the same segment. */
+  restore(mark: SinkMark): void {
+    this.blocks = mark.blocks;
+    this.saltCount = mark.salts;
+    this.segmentCount = mark.segments;
+    this.filled = mark.filled;
+    this.position = mark.position;
+    this.wordSize = mark.wordSize;
+    this.word = mark.word;
+    this.acc = mark.acc;
+  }
+}

@@ -1,0 +1,16 @@
+import { Ctx } from "../reader";
+import { Name } from "../names";
+import { Shape } from "../shape";
+
+/** OpenAI completions: a text, a list of texts, ids, or a list of lists of ids. */
+export class CompletionsShape extends Shape {
+  get path(): string {
+    return "/v1/completions";
+  }
+  topMember(name: Name): Ctx {
+    return name == Name.Prompt ? Ctx.Prompt : Ctx.Skip;
+  }
+  isMedia(type: Name): bool {
+    return false;
+  }
+}

@@ -1,0 +1,46 @@
+// What the scheduler knows of one request: plain numbers, made by request/ from the body and by prefix/ from the index. Nothing of Envoy in it.
+
+/** Why a request is never split, whatever a decider says (DESIGN, decision 8). The order is the order of precedence. */
+export const enum NeverSplit {
+  No = 0,
+  MultiplePrompts = 1,
+  ParallelSampling = 2,
+  PromptLogprobs = 3,
+  StatefulResponse = 4,
+}
+
+export class RequestFacts {
+  /** False: the prompt could not be counted (no body, unknown shape, unreadable): deciders say no with `skip_no_tokens`. */
+  hasTokens: bool = false;
+  /** Estimated tokens of all prompts, tools and system text included (scheduler §4.1). */
+  tokens: i32 = 0;
+  /** Blocks of all prompts that take part in the prefix match, the partial last ones included; 0 without tokens. */
+  totalBlocks: i32 = 0;
+  /** Tokens per block that {@link totalBlocks} was made with. */
+  blockTokens: i32 = 0;
+  /** Media items in the body, duplicates included. */
+  mmItems: i32 = 0;
+  /** Media items that differ (the sidecar sends one encode request for each). */
+  mmDistinct: i32 = 0;
+  neverSplit: NeverSplit = NeverSplit.No;
+  /** Below 0: may be refused when the fleet is saturated (scheduler §6.1). */
+  priority: i32 = 0;
+  /** The client prefers an error to a decode endpoint without its KV cache: `Prefer: if-available` (scheduler §3.8). */
+  ifAvailable: bool = false;
+  /** FNV-1a of the request id: the same request finds the same KV source (scheduler §3.9). */
+  requestHash: u32 = 0;
+
+  /** Back to a request of which nothing is known, so that one object serves every stream of a VM. */
+  reset(): void {
+    this.hasTokens = false;
+    this.tokens = 0;
+    this.totalBlocks = 0;
+    this.blockTokens = 0;
+    this.mmItems = 0;
+    this.mmDistinct = 0;
+    this.neverSplit = NeverSplit.No;
+    this.priority = 0;
+    this.ifAvailable = false;
+    this.requestHash = 0;
+  }
+}

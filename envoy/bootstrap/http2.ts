@@ -1,0 +1,16 @@
+import type { JsonObject } from "../json.js";
+
+/** Least window that HTTP/2 knows, bytes. */
+export const MIN_WINDOW_BYTES = 65_535;
+
+/** Streams of one client's connection: a gateway in front of this one sends all of its requests over few connections. */
+const MAX_STREAMS = 10_000;
+
+/**
+ * A stream's window is what Envoy lets a stream hold, so over HTTP/2 the larger of it and `request_body_buffer_limit` is the body's limit: with a window of its size the
+ * limit is exact, and what a client is still sending when its 413 comes has room, so that clients that send first and read then get to read.
+ */
+export function http2Windows(bodyLimitBytes: number): JsonObject {
+  const window = Math.max(MIN_WINDOW_BYTES, bodyLimitBytes);
+  return { max_concurrent_streams: MAX_STREAMS, initial_stream_window_size: window, initial_connection_window_size: window };
+}

@@ -1,0 +1,44 @@
+import { unwatchFile, watchFile } from "node:fs";
+
+const POLL_MS = 500;
+const DEBOUNCE_MS = 300;
+
+/**
+ * Calls back when one of the files has changed, once for a burst of changes. It asks the file system for each path twice a second instead of listening for events: a path stays
+ * watched when its file is replaced, when it is gone for a while, and when a Kubernetes ConfigMap swaps the `..data` link under it, on any file system.
+ *
+ * @param onChange not called again while the promise of the call before is open; changes meanwhile lead to one more call
+ * @returns ends the watching
+ */
+export function watchFiles(files: readonly string[], onChange: () => Promise<void>): () => void {
+  let timer: NodeJS.Timeout | null = null;
+  let running = false;
+  let again = false;
+  let ended = false;
+  const run = (): void => {
+    timer = null;
+    if (ended) return;
+    if (running) {
+      again = true;
+      return;
+    }
+    running = true;
+    void onChange().finally(() => {
+      running = false;
+      if (again) {
+        again = false;
+        run();
+      }
+    });
+  };
+  const changed = (): void => {
+    if (timer !== null) clearTimeout(timer);
+    timer = setTimeout(run, DEBOUNCE_MS);
+  };
+  for (const file of files) watchFile(file, { interval: POLL_MS }, changed);
+  return () => {
+    ended = true;
+    if (timer !== null) clearTimeout(timer);
+    for (const file of files) unwatchFile(file, changed);
+  };
+}

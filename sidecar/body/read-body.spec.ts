@@ -1,0 +1,88 @@
+import { PassThrough, Readable } from "node:stream";
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { contentCodings, type ContentCoding } from "./encodings.js";
+import { makeScanner } from "./make-scanner.js";
+import { readBody, type ReadOutcome } from "./read-body.js";
+
+const LIMIT = 1000;
+
+function read(chunks: readonly Buffer[], codings: readonly ContentCoding[] = [], limitBytes = LIMIT): Promise<ReadOutcome> {
+  return readBody(Readable.from(chunks, { objectMode: false }), { codings, limitBytes, scanner: makeScanner("chat") });
+}
+
+function text(outcome: ReadOutcome): string {
+  if (outcome.kind !== "read") throw new Error(outcome.kind);
+  return outcome.body.join(0, outcome.body.length).toString();
+}
+
+const BODY = Buffer.from('{"model":"m","prompt":"hello"}');
+
+describe("readBody", () => {
+  it("keeps the pieces as they came and scans them", async () => {
+    const chunks = [BODY.subarray(0, 5), BODY.subarray(5)];
+    const outcome = await read(chunks);
+    expect(text(outcome)).toBe(BODY.toString());
+    if (outcome.kind === "read") {
+      expect(outcome.body.list.map((piece) => piece.length)).toEqual([5, BODY.length - 5]);
+      expect(outcome.view?.members.map(({ name }) => name)).toEqual(["model", "prompt"]);
+    }
+  });
+
+  it.each([
+    ["gzip", gzipSync(BODY)],
+    ["deflate", deflateSync(BODY)],
+    ["deflate", deflateRawSync(BODY)],
+    ["br", brotliCompressSync(BODY)],
+  ] as const)("opens %s at any cut", async (coding, packed) => {
+    for (let cut = 0; cut <= packed.length; cut++) {
+      const chunks = [packed.subarray(0, cut), packed.subarray(cut)].filter((piece) => piece.length > 0);
+      expect(text(await read(chunks, [coding]))).toBe(BODY.toString());
+    }
+  });
+
+  it("opens two layers, the last named first", async () => {
+    expect(text(await read([brotliCompressSync(gzipSync(BODY))], ["gzip", "br"]))).toBe(BODY.toString());
+  });
+
+  it("refuses what does not open and what is cut", async () => {
+    for (const packed of [Buffer.from("no gzip at all"), gzipSync(BODY).subarray(0, 20)]) {
+      expect(await read([packed], ["gzip"])).toMatchObject({ kind: "refused", reason: "bad_encoding", error: { status: 400 } });
+    }
+    expect(await read([brotliCompressSync(BODY).subarray(0, 5)], ["br"])).toMatchObject({ kind: "refused", reason: "bad_encoding" });
+  });
+
+  it("stops at the limit, before and after opening", async () => {
+    expect((await read([Buffer.alloc(LIMIT, 0x20)])).kind).toBe("read");
+    expect(await read([Buffer.alloc(LIMIT, 0x20), Buffer.from(" ")])).toMatchObject({ kind: "refused", reason: "too_large", error: { status: 413 } });
+    const bomb = gzipSync(Buffer.alloc(50_000_000, 0x20));
+    const before = process.memoryUsage().rss;
+    expect(await read([bomb], ["gzip"], 1_000_000)).toMatchObject({ kind: "refused", reason: "too_large" });
+    expect(process.memoryUsage().rss - before).toBeLessThan(40_000_000);
+  });
+
+  it("sees a client that goes away", async () => {
+    const request = new PassThrough();
+    const outcome = readBody(request, { codings: [], limitBytes: LIMIT, scanner: makeScanner("chat") });
+    request.write("{");
+    request.destroy();
+    expect(await outcome).toEqual({ kind: "gone" });
+  });
+
+  it("reads an empty body", async () => {
+    expect(await read([])).toMatchObject({ kind: "read", body: { length: 0 }, view: { error: "empty" } });
+    expect(await read([], ["gzip"])).toMatchObject({ kind: "read", body: { length: 0 } });
+  });
+});
+
+describe("contentCodings", () => {
+  it("reads lines and lists", () => {
+    expect(contentCodings([])).toEqual([]);
+    expect(contentCodings(["Content-Encoding", "GZIP"])).toEqual(["gzip"]);
+    expect(contentCodings(["content-encoding", "identity, x-gzip", "content-encoding", "br"])).toEqual(["gzip", "br"]);
+  });
+
+  it.each(["zstd", "x-opaque", "gzip, zstd", "gzip, gzip, gzip", "compress", "gzip;q=1"])("cannot open %s", (value) => {
+    expect(contentCodings(["content-encoding", value])).toBeNull();
+  });
+});

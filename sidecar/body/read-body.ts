@@ -1,0 +1,98 @@
+import type { Readable, Transform } from "node:stream";
+import { ApiError } from "../errors.js";
+import { type ContentCoding, decompressor } from "./encodings.js";
+import { Pieces } from "./pieces.js";
+import type { BodyScanner, BodyView } from "./types.js";
+
+export type ReadOutcome =
+  | { readonly kind: "read"; readonly body: Pieces; readonly view: BodyView | null }
+  | { readonly kind: "refused"; readonly error: ApiError; readonly reason: "too_large" | "bad_encoding" }
+  /** The client went away in the middle of its body. */
+  | { readonly kind: "gone" };
+
+export interface ReadSettings {
+  /** Outermost last; empty: as it comes. */
+  readonly codings: readonly ContentCoding[];
+  /** Bytes, of the body as it comes and of what it opens to. */
+  readonly limitBytes: number;
+  /** Fed with the opened body as it arrives; null: not scanned. */
+  readonly scanner: BodyScanner | null;
+}
+
+/** Reads a request's body to its end, opening and scanning it on the way. Never rejects. */
+export function readBody(request: Readable, { codings, limitBytes, scanner }: ReadSettings): Promise<ReadOutcome> {
+  return new Promise((resolve) => {
+    const list: Buffer[] = [];
+    const chain: Transform[] = [];
+    let received = 0;
+    let opened = 0;
+    let done = false;
+
+    const finish = (outcome: ReadOutcome): void => {
+      if (done) return;
+      done = true;
+      request.off("data", onData).off("end", onEnd).off("close", onClose);
+      for (const stage of chain) stage.destroy();
+      if (outcome.kind !== "read") scanner?.dispose();
+      resolve(outcome);
+    };
+    const refuse = (reason: "too_large" | "bad_encoding", error: ApiError): void => {
+      finish({ kind: "refused", reason, error });
+    };
+    const tooLarge = (): void => {
+      refuse("too_large", new ApiError(413, `the request body is larger than ${String(limitBytes)} bytes`));
+    };
+    const keep = (piece: Buffer): void => {
+      if (done) return;
+      opened += piece.length;
+      if (opened > limitBytes) {
+        tooLarge();
+        return;
+      }
+      list.push(piece);
+      scanner?.feed(piece);
+    };
+    const complete = (): void => {
+      if (!done) finish({ kind: "read", body: new Pieces(list), view: scanner === null ? null : scanner.end() });
+    };
+
+    /** Builds the decompressors on the first byte, innermost first in the chain's end. */
+    const openChain = (firstByte: number): void => {
+      for (const coding of codings.toReversed()) {
+        const stage = decompressor(coding, chain.length === 0 ? firstByte : 0x78);
+        stage.on("error", () => {
+          refuse("bad_encoding", new ApiError(400, "the request body does not open with its content-encoding", "content-encoding"));
+        });
+        chain.at(-1)?.pipe(stage);
+        chain.push(stage);
+      }
+      chain.at(-1)?.on("data", keep).on("end", complete);
+      chain[0]?.on("drain", () => {
+        request.resume();
+      });
+    };
+
+    function onData(piece: Buffer): void {
+      received += piece.length;
+      if (received > limitBytes) {
+        tooLarge();
+        return;
+      }
+      if (codings.length === 0) {
+        keep(piece);
+        return;
+      }
+      if (chain.length === 0) openChain(piece[0] ?? 0);
+      if (chain[0]?.write(piece) === false) request.pause();
+    }
+    function onEnd(): void {
+      if (chain.length > 0) chain[0]?.end();
+      else complete();
+    }
+    function onClose(): void {
+      // Without an end before it: the connection broke. After the end the decompressors may still be at work.
+      if (!request.readableEnded) finish({ kind: "gone" });
+    }
+    request.on("data", onData).on("end", onEnd).on("close", onClose).on("error", onClose);
+  });
+}

@@ -1,0 +1,54 @@
+import { describe, expect, it } from "vitest";
+import { listEntries, parseCandidate, pickPrefiller } from "./candidates.js";
+
+const NAME = "x-prefiller-host-port";
+
+describe("listEntries", () => {
+  it("C-HDR-01: absent, empty and quoted-empty headers name nobody", () => {
+    expect(listEntries([], NAME)).toEqual([]);
+    expect(listEntries([NAME, ""], NAME)).toEqual([]);
+    expect(listEntries([NAME, '"",""'], NAME)).toEqual([]);
+    expect(listEntries([NAME, " , ,"], NAME)).toEqual([]);
+  });
+
+  it("C-HDR-08: several lines and lists in them are united, empties skipped", () => {
+    expect(listEntries([NAME, "a:1,b:2", "x", "y", "X-Prefiller-Host-Port", " c:3 ,, "], NAME)).toEqual(["a:1", "b:2", "c:3"]);
+  });
+
+  it("keeps repeats", () => {
+    expect(listEntries([NAME, "a:1,a:1"], NAME)).toEqual(["a:1", "a:1"]);
+  });
+});
+
+describe("pickPrefiller", () => {
+  it("C-HDR-02: the first, without sampling", () => {
+    expect(pickPrefiller(["a", "b"], false)).toBe("a");
+    expect(pickPrefiller([], false)).toBeUndefined();
+    expect(pickPrefiller([], true)).toBeUndefined();
+  });
+
+  it("C-HDR-03 C-HDR-04: each is taken equally often, with sampling", () => {
+    const taken = [0, 0.49, 0.5, 0.99].map((value) => pickPrefiller(["a", "b"], true, () => value));
+    expect(taken).toEqual(["a", "a", "b", "b"]);
+  });
+
+  it("C-HDR-05: equal entries are one choice", () => {
+    expect(pickPrefiller(["a", "a"], true)).toBe("a");
+  });
+});
+
+describe("parseCandidate", () => {
+  it.each([
+    ["10.0.0.7:8000", "10.0.0.7:8000", "10.0.0.7"],
+    ["pod-1.ns.svc:80", "pod-1.ns.svc:80", "pod-1.ns.svc"],
+    ["[fd00::1]:8000", "[fd00::1]:8000", "fd00::1"],
+    ["http://h:1", "h:1", "h"],
+    ["http://[::1]:65535/", "[::1]:65535", "::1"],
+  ])("C-HDR-07: reads %s", (entry, authority, host) => {
+    expect(parseCandidate(entry)).toEqual({ authority, host, port: Number(authority.split(":").at(-1)) });
+  });
+
+  it.each(["h", "h:", ":80", "h:0", "h:65536", "h:8o", "https://h:1", "fd00::1:80", "[fd00::1]", "[zz]:1", "[1.2.3.4]:80", "u@h:1", "h:1/path", "h:1?x", "a b:1", "h:1#", "h:123456", "http://"])("refuses %s", (entry) => {
+    expect(parseCandidate(entry)).toBeNull();
+  });
+});

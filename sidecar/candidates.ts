@@ -1,0 +1,40 @@
+import { isIPv6 } from "node:net";
+import { type FlatHeaders, valuesOf } from "./headers.js";
+
+/** A pod that a routing header names. */
+export interface Candidate {
+  /** `host:port` as it stands in a URL: IPv6 in brackets. */
+  readonly authority: string;
+  /** Without brackets. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/**
+ * The entries of a routing header over all its lines: each line is a comma list, entries are trimmed, empty ones skipped, repeats kept (HDR-01 … HDR-08).
+ * The reference reads a list only where there is exactly one line (D13).
+ */
+export function listEntries(headers: FlatHeaders, name: string): string[] {
+  return valuesOf(headers, name)
+    .flatMap((line) => line.split(","))
+    .map((entry) => entry.trim())
+    // A quoted empty string is what some gateways send for "none" (HDR-01).
+    .filter((entry) => entry !== "" && entry !== '""');
+}
+
+/** `host:port`, `[v6]:port`, either with `http://` before it for callers of old (HDR-07). Null for anything else: a value is never guessed at. */
+export function parseCandidate(entry: string): Candidate | null {
+  const text = entry.replace(/^http:\/\//i, "").replace(/\/$/, "");
+  const match = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text);
+  if (match === null) return null;
+  const [, v6, name, digits] = match;
+  const port = Number(digits);
+  if (port < 1 || port > 65535) return null;
+  if (v6 !== undefined) return isIPv6(v6) ? { authority: `[${v6}]:${String(port)}`, host: v6, port } : null;
+  return { authority: `${name ?? ""}:${String(port)}`, host: name ?? "", port };
+}
+
+/** The prefill candidate of a request: the first, or a uniformly random one (HDR-02 … HDR-05). */
+export function pickPrefiller(entries: readonly string[], sampling: boolean, random: () => number = Math.random): string | undefined {
+  return entries[sampling ? Math.floor(random() * entries.length) : 0];
+}

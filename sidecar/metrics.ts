@@ -1,0 +1,108 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
+
+export type Stage = "encode" | "prefill" | "decode" | "pass_through";
+
+/** Seconds; prefill of long prompts and decode of long answers take minutes. */
+const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** What the sidecar counts, on a registry of its own: the data port's `/metrics` is the engine's. */
+export class Metrics {
+  readonly registry = new Registry();
+
+  readonly requests = new Counter({
+    name: "crosspoint_sidecar_requests_total",
+    help: "Requests answered, by what was done with them and the status that the client got (0: it left first).",
+    labelNames: ["route", "status"],
+    registers: [this.registry],
+  });
+  readonly inFlight = new Gauge({
+    name: "crosspoint_sidecar_in_flight_requests",
+    help: "Requests that are not answered to their end.",
+    registers: [this.registry],
+  });
+  readonly legsInFlight = new Gauge({ name: "crosspoint_sidecar_in_flight_legs", help: "Open calls to engines.", labelNames: ["stage"], registers: [this.registry] });
+  readonly legs = new Counter({
+    name: "crosspoint_sidecar_legs_total",
+    help: "Calls to engines that ended, by outcome: a status class or the kind of failure.",
+    labelNames: ["stage", "outcome"],
+    registers: [this.registry],
+  });
+  readonly legDuration = new Histogram({
+    name: "crosspoint_sidecar_leg_duration_seconds",
+    help: "From a call's start to its end.",
+    labelNames: ["stage"],
+    buckets: DURATION_BUCKETS,
+    registers: [this.registry],
+  });
+  readonly legFirstByte = new Histogram({
+    name: "crosspoint_sidecar_leg_first_byte_seconds",
+    help: "From a call's start to the first byte of its answer.",
+    labelNames: ["stage"],
+    buckets: DURATION_BUCKETS,
+    registers: [this.registry],
+  });
+  readonly stageFailures = new Counter({
+    name: "crosspoint_sidecar_stage_failures_total",
+    help: "Encode items and prefills that failed, and what was done about it.",
+    labelNames: ["stage", "reason", "policy"],
+    registers: [this.registry],
+  });
+  readonly handoffInvalid = new Counter({
+    name: "crosspoint_sidecar_handoff_invalid_total",
+    help: "Prefill answers with 2xx that held no usable hand-off.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+  readonly retries = new Counter({
+    name: "crosspoint_sidecar_retries_total",
+    help: "Further attempts: after a status or a broken connection, or because a kept connection turned out to be closed.",
+    labelNames: ["stage", "reason"],
+    registers: [this.registry],
+  });
+  readonly neverSplit = new Counter({
+    name: "crosspoint_sidecar_never_split_total",
+    help: "Requests with a prefill header that were run locally because of what they ask for.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+  readonly controlMembersRemoved = new Counter({
+    name: "crosspoint_sidecar_control_members_removed_total",
+    help: "Members that clients may not set, taken out of their bodies.",
+    labelNames: ["member"],
+    registers: [this.registry],
+  });
+  readonly bodiesRefused = new Counter({
+    name: "crosspoint_sidecar_bodies_refused_total",
+    help: "Bodies that were not handed on.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+  readonly encodeItems = new Counter({
+    name: "crosspoint_sidecar_encode_items_total",
+    help: "Media items by what became of them: encoded, merged with an equal one, failed, or of a kind that no encoder takes.",
+    labelNames: ["outcome"],
+    registers: [this.registry],
+  });
+  readonly handoffsReleased = new Counter({
+    name: "crosspoint_sidecar_handoffs_released_total",
+    help: "Hand-offs given to decode although the client had left, so that their blocks are freed.",
+    registers: [this.registry],
+  });
+  readonly usageUnread = new Counter({
+    name: "crosspoint_sidecar_usage_unread_total",
+    help: "Decode answers whose usage could not be read.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+
+  constructor() {
+    // Known labels start at 0, so that a rate exists before the first event.
+    for (const reason of ["missing", "not_object", "empty", "remote_block_ids", "remote_request_id", "remote_port", "unreadable"]) this.handoffInvalid.inc({ reason }, 0);
+    for (const stage of ["encode", "prefill", "decode", "pass_through"]) this.legsInFlight.set({ stage }, 0);
+  }
+
+  /** Node's own: heap, event loop lag, handles. Once per process. */
+  collectProcess(): void {
+    collectDefaultMetrics({ register: this.registry });
+  }
+}

@@ -1,0 +1,311 @@
+import { controlMemberLabel, controlMembers } from "./body/control-members.js";
+import { type ContentCoding, contentCodings } from "./body/encodings.js";
+import { makeScanner, type ScannerFactory } from "./body/make-scanner.js";
+import { isMultipart, multipartProblem } from "./body/multipart.js";
+import { readBody } from "./body/read-body.js";
+import type { ApiShape, BodyView } from "./body/types.js";
+import { keyPair } from "./certificate.js";
+import { answer, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
+import { ecConnector, kvConnector } from "./connectors/registry.js";
+import { Engine } from "./engine.js";
+import { ApiError } from "./errors.js";
+import { Exchange, type Services } from "./exchange.js";
+import { valuesOf } from "./headers.js";
+import { listen, type Listener } from "./listener.js";
+import { type Logger, makeLog } from "./log.js";
+import { Metrics } from "./metrics.js";
+import { OptionsError, type SidecarOptions } from "./options.js";
+import { type Route, routeOf } from "./routes.js";
+import { orchestrate } from "./stages/orchestrate.js";
+import { relay } from "./stages/relay.js";
+import { Upstreams } from "./upstream/pools.js";
+
+export interface Sidecar {
+  readonly port: number;
+  readonly url: string;
+  /** Null: no metrics listener. */
+  readonly metricsUrl: string | null;
+  readonly metrics: Metrics;
+  /** Fails health and readiness, waits for open requests up to the drain timeout, then closes. */
+  drain(): Promise<void>;
+  /** Closes at once. */
+  close(): Promise<void>;
+}
+
+export interface SidecarParts {
+  readonly log?: Logger;
+  readonly makeScanner?: ScannerFactory;
+  /** Node's own metrics too: once per process. */
+  readonly processMetrics?: boolean;
+}
+
+/**
+ * Starts a sidecar.
+ *
+ * @throws OptionsError when the certificate or a connector cannot be had
+ * @throws Error when the scanner's module is missing
+ * @throws the system's error when a port cannot be had
+ */
+export async function startSidecar(options: SidecarOptions, parts: SidecarParts = {}): Promise<Sidecar> {
+  const kv = kvConnector(options.kvConnector);
+  if (kv === undefined) throw new OptionsError(`--kv-connector=${options.kvConnector}: known, not in this build`);
+  const metrics = new Metrics();
+  if (parts.processMetrics === true) metrics.collectProcess();
+  const upstreams = new Upstreams(options);
+  const services: Services = {
+    options,
+    log: parts.log ?? makeLog(options.logLevel),
+    metrics,
+    upstreams,
+    engine: new Engine(upstreams.decoder, metrics),
+    makeScanner: parts.makeScanner ?? makeScanner,
+    kvConnector: kv,
+    ecConnector: ecConnector(options.ecConnector),
+  };
+  // A scanner that cannot be loaded is to be told now, not with the first request.
+  services.makeScanner("other").dispose();
+  const door = new FrontDoor(services);
+  const tls = options.secureProxy ? await keyPair(options.certPath) : null;
+  const listener = await listen(options.listenAddress, options.port, tls, door.handler);
+  let metricsListener: Listener | null = null;
+  try {
+    if (options.metricsPort > 0) metricsListener = await listen(options.listenAddress, options.metricsPort, null, metricsHandler(metrics));
+  } catch (error) {
+    await listener.close();
+    throw error;
+  }
+  const close = async (): Promise<void> => {
+    await Promise.all([listener.close(), metricsListener?.close(), upstreams.destroy()]);
+  };
+  return {
+    port: listener.port,
+    url: listener.url,
+    metricsUrl: metricsListener?.url ?? null,
+    metrics,
+    drain: async () => {
+      await door.drain(options.drainTimeoutMs);
+      await close();
+    },
+    close,
+  };
+}
+
+function metricsHandler(metrics: Metrics): (request: ClientMessage, response: ClientResponse) => void {
+  return (request, response) => {
+    if (request.method !== "GET" || (request.url ?? "").split("?")[0] !== "/metrics") {
+      const error = new ApiError(404, "only GET /metrics is served here");
+      answer(response, 404, error.headers(), error.body());
+      return;
+    }
+    metrics.registry.metrics().then(
+      (text) => {
+        answer(response, 200, ["content-type", metrics.registry.contentType], Buffer.from(text));
+      },
+      () => {
+        const error = new ApiError(500, "the metrics cannot be written");
+        answer(response, 500, error.headers(), error.body());
+      },
+    );
+  };
+}
+
+/** Takes requests in: what is answered here, what is refused, and what goes on to the stages. */
+class FrontDoor {
+  readonly #services: Services;
+  #draining = false;
+  #open = 0;
+  #onIdle: (() => void) | null = null;
+
+  constructor(services: Services) {
+    this.#services = services;
+  }
+
+  readonly handler = (request: ClientMessage, response: ClientResponse): void => {
+    // A socket that breaks while something is written to it is told by "close" already.
+    response.on("error", () => undefined);
+    request.on("error", () => undefined);
+    const route = routeOf(request.method ?? "GET", request.url ?? "", this.#services.options.allowPaths);
+    if (route.kind === "health") {
+      answer(response, this.#draining ? 503 : 200, ["content-length", "0"], Buffer.alloc(0));
+      discardBody(request);
+      return;
+    }
+    if (this.#draining && "shouldKeepAlive" in response) response.shouldKeepAlive = false;
+    this.#count(route.kind, response, this.#serve(route, request, response));
+  };
+
+  async #serve(route: Exclude<Route, { kind: "health" }>, request: ClientMessage, response: ClientResponse): Promise<void> {
+    const exchange = new Exchange(this.#services, request, response, "target" in route ? route.target : "/");
+    try {
+      switch (route.kind) {
+        case "notFound":
+          exchange.fail(new ApiError(404, "no such path"));
+          return;
+        case "ready":
+          await this.#ready(exchange);
+          return;
+        case "orchestrated":
+        case "passThrough":
+          await serveEngine(exchange, route);
+      }
+    } catch (error) {
+      exchange.log.error({ requestId: exchange.requestId, err: error }, "request failed by our own fault");
+      if (response.headersSent) response.destroy();
+      else exchange.fail(new ApiError(500, "internal error"));
+    }
+  }
+
+  async #ready(exchange: Exchange): Promise<void> {
+    if (this.#draining) {
+      exchange.fail(new ApiError(503, "shutting down"));
+    } else if (await this.#services.engine.ready()) {
+      exchange.markAnswered();
+      answer(exchange.response, 200, ["content-length", "0"], Buffer.alloc(0));
+      discardBody(exchange.request);
+    } else {
+      exchange.fail(new ApiError(503, "the decode engine is not ready"));
+    }
+  }
+
+  /** A request is open until its stages have ended (they may outlive the client) and its answer has left. */
+  #count(route: string, response: ClientResponse, served: Promise<void>): void {
+    const { metrics } = this.#services;
+    this.#open += 1;
+    metrics.inFlight.inc();
+    const closed = new Promise<void>((resolve) => {
+      response.once("close", () => {
+        resolve();
+      });
+    });
+    void Promise.all([served, closed]).then(() => {
+      this.#open -= 1;
+      metrics.inFlight.dec();
+      metrics.requests.inc({ route, status: response.headersSent ? response.statusCode : 0 });
+      if (this.#open === 0) this.#onIdle?.();
+    });
+  }
+
+  /** Resolves when nothing is open any more, or when the time is over. New requests are still served, health fails. */
+  async drain(timeoutMs: number): Promise<void> {
+    this.#draining = true;
+    if (this.#open === 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, timeoutMs);
+      this.#onIdle = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+/** Reads and judges the body of a request for the engine, then hands it on. */
+async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "orchestrated" | "passThrough" }>): Promise<void> {
+  const { request, services } = exchange;
+  const { options, metrics } = services;
+  const shape: ApiShape = route.kind === "orchestrated" ? route.shape : "other";
+  const refuse = (reason: string, error: ApiError): void => {
+    metrics.bodiesRefused.inc({ reason });
+    exchange.log.info({ requestId: exchange.requestId, reason }, "body refused");
+    exchange.fail(error);
+  };
+
+  if (!mayHaveBody(request)) {
+    if (route.kind === "orchestrated") refuse("empty", new ApiError(400, "a JSON body is expected"));
+    else await passThrough(exchange, null);
+    return;
+  }
+
+  const contentType = valuesOf(exchange.headers, "content-type").join("; ");
+  const multipart = route.kind === "passThrough" && route.multipart && isMultipart(contentType);
+  const trusted = options.trustClientControlMembers;
+  const codings = contentCodings(exchange.headers);
+  if (codings === null && !trusted) {
+    refuse("encoding", new ApiError(415, "the content-encoding of the body is not one of gzip, deflate, br", "content-encoding"));
+    return;
+  }
+  if (Number(valuesOf(exchange.headers, "content-length")[0] ?? 0) > options.bodyLimitBytes) {
+    refuse("too_large", new ApiError(413, `the request body is larger than ${String(options.bodyLimitBytes)} bytes`));
+    return;
+  }
+
+  const opened: readonly ContentCoding[] = codings ?? [];
+  const scanner = multipart || codings === null ? null : services.makeScanner(shape);
+  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, scanner });
+  if (outcome.kind === "gone") return;
+  if (outcome.kind === "refused") {
+    refuse(outcome.reason, outcome.error);
+    return;
+  }
+  if (opened.length > 0) exchange.markBodyOpened();
+  const { body, view } = outcome;
+
+  if (multipart) {
+    const problem = trusted ? null : await multipartProblem(contentType, body);
+    if (problem === null) await passThrough(exchange, body.list);
+    else refuse(`multipart_${problem}`, new ApiError(400, MULTIPART_TEXTS[problem]));
+    return;
+  }
+  if (body.length === 0 && route.kind === "passThrough") {
+    await passThrough(exchange, []);
+    return;
+  }
+  if (view === null || view.error !== null) {
+    // A trusted client's body is the engine's to judge, as long as no stage needs to edit it (RT-05).
+    if (trusted && !asksForStages(exchange)) await passThrough(exchange, body.list);
+    else refuse("unreadable", unreadable(view));
+    return;
+  }
+  if (route.kind === "orchestrated" && !view.isObject) {
+    refuse("not_object", new ApiError(400, "invalid JSON: the body is not an object"));
+    return;
+  }
+
+  if (!trusted) countControlMembers(exchange, view);
+  const read = { shape, body, view };
+  if (route.kind === "orchestrated") await orchestrate(exchange, read);
+  else await passThrough(exchange, view.isObject ? exchange.legBody(read, null) : body.list);
+}
+
+const MULTIPART_TEXTS = {
+  charset: "a form must be in UTF-8",
+  boundary: "a form must have exactly one boundary",
+  control_member: "the form holds a member that clients may not set",
+} as const;
+
+function asksForStages(exchange: Exchange): boolean {
+  return ["x-prefiller-host-port", "x-encoder-hosts-ports"].some((name) => valuesOf(exchange.headers, name).length > 0);
+}
+
+/** Says where reading ended, and nothing of what stands there. */
+function unreadable(view: BodyView | null): ApiError {
+  if (view === null) return new ApiError(415, "the content-encoding of the body is not one of gzip, deflate, br", "content-encoding");
+  if (view.error === "empty") return new ApiError(400, "a JSON body is expected");
+  return new ApiError(400, `invalid JSON: ${String(view.error)} at byte ${String(view.errorOffset)}`);
+}
+
+function countControlMembers(exchange: Exchange, view: BodyView): void {
+  const labels = controlMembers(view).map(controlMemberLabel);
+  if (labels.length === 0) return;
+  for (const member of labels) exchange.services.metrics.controlMembersRemoved.inc({ member });
+  exchange.log.warn({ requestId: exchange.requestId, members: labels }, "control members removed from a client's body");
+}
+
+async function passThrough(exchange: Exchange, body: readonly Buffer[] | null): Promise<void> {
+  await relay(exchange, {
+    stage: "pass_through",
+    method: exchange.request.method ?? "GET",
+    headers: exchange.legHeaders(false),
+    body,
+    shape: "other",
+    cachedTokens: null,
+    handoff: false,
+    mayRestart: false,
+  });
+}
+
+/** Whether the request can have a body at all: HTTP/1.1 says so in its headers, HTTP/2 with the end of its stream. */
+function mayHaveBody(request: ClientMessage): boolean {
+  if (request.httpVersionMajor >= 2) return !("stream" in request && request.stream.endAfterHeaders);
+  return request.headers["transfer-encoding"] !== undefined || Number(request.headers["content-length"] ?? 0) > 0;
+}

@@ -1,0 +1,226 @@
+import { subscribe } from "node:diagnostics_channel";
+import type { Socket } from "node:net";
+import type { Dispatcher } from "undici";
+import type { FlatHeaders } from "../headers.js";
+import type { Metrics, Stage } from "../metrics.js";
+import { LegError, legErrorOf } from "./leg-error.js";
+import type { Upstream } from "./pools.js";
+
+/** Bodies up to this size are joined for one write; larger ones go out piece by piece as they lie. */
+const JOIN_BELOW_BYTES = 256 * 1024;
+
+export interface LegRequest {
+  readonly stage: Stage;
+  readonly upstream: Upstream;
+  readonly method: string;
+  /** Path and query. */
+  readonly target: string;
+  /** Without content length. */
+  readonly headers: FlatHeaders;
+  /** Null: no body at all. */
+  readonly body: readonly Buffer[] | null;
+  /** Milliseconds until the answer's head (`head`) or its end (`end`) must be there; 0: no deadline. */
+  readonly timeoutMs: number;
+  readonly timeoutUntil: "head" | "end";
+  /**
+   * Whether the request may be sent once more when a kept connection turns out to be closed before any byte of an answer. Not for a decode leg with a
+   * hand-off: should the engine have read it after all, its parameters are used (DESIGN, decision 8).
+   */
+  readonly resendIfStale: boolean;
+}
+
+/** What a leg tells. `onHead` at most once, then `onData` any number of times, then one of `onEnd` and `onError`, which may also come first. */
+export interface LegListener {
+  onHead(status: number, headers: FlatHeaders, statusText: string): void;
+  onData(chunk: Buffer): void;
+  onEnd(trailers: FlatHeaders): void;
+  onError(error: LegError): void;
+}
+
+// undici says which socket a request goes out on only here. The channel is published in the same turn as, and right after, the handler's onRequestStart.
+let starting: Leg | null = null;
+subscribe("undici:client:sendHeaders", (message) => {
+  const leg = starting;
+  starting = null;
+  const { socket } = message as { readonly socket?: Socket };
+  if (leg !== null && socket !== undefined) leg.usesSocket(socket);
+});
+
+function announce(leg: Leg): void {
+  starting = leg;
+}
+
+/** Sockets that carried a request before. */
+const used = new WeakSet<Socket>();
+
+/** One call to an engine: from dispatch to the end of its answer, with a deadline, an abort and back-pressure. */
+export class Leg implements Dispatcher.DispatchHandler {
+  readonly request: LegRequest;
+  readonly #listener: LegListener;
+  readonly #metrics: Metrics;
+  readonly #startedAtMs = performance.now();
+  #controller: Dispatcher.DispatchController | null = null;
+  #socket: Socket | null = null;
+  #socketReused = false;
+  #bytesReadBefore = 0;
+  #timer: NodeJS.Timeout | null = null;
+  /** Why we ended it ourselves. */
+  #endedBy: LegError | null = null;
+  #status = 0;
+  #resent = false;
+  #done = false;
+
+  constructor(request: LegRequest, listener: LegListener, metrics: Metrics) {
+    this.request = request;
+    this.#listener = listener;
+    this.#metrics = metrics;
+  }
+
+  start(): this {
+    const { stage, timeoutMs } = this.request;
+    this.#metrics.legsInFlight.inc({ stage });
+    this.request.upstream.running += 1;
+    if (timeoutMs > 0) {
+      this.#timer = setTimeout(() => {
+        this.#stop(new LegError("timeout", `no ${this.request.timeoutUntil === "head" ? "first byte" : "whole answer"} in ${String(timeoutMs)} ms`));
+      }, timeoutMs);
+    }
+    this.#dispatch(false);
+    return this;
+  }
+
+  /** Ends the call: its connection is closed, so that the engine stops. The listener gets the error `aborted`, once. */
+  abort(reason: string): void {
+    this.#stop(new LegError("aborted", reason));
+  }
+
+  /** Ends the call for a reason of its own. */
+  fail(error: LegError): void {
+    this.#stop(error);
+  }
+
+  /** Back-pressure: nothing more is read from the engine until {@link resume}. */
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    this.#controller?.resume();
+  }
+
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** The answer's status; 0 before its head. */
+  get status(): number {
+    return this.#status;
+  }
+
+  /** Whether the failure may be the kept connection's, not the engine's: it carried earlier requests and gave no byte of an answer to this one. */
+  get brokeOnStaleConnection(): boolean {
+    return this.#status === 0 && this.#socketReused && this.#socket !== null && this.#socket.bytesRead === this.#bytesReadBefore;
+  }
+
+  /** @internal */
+  usesSocket(socket: Socket): void {
+    this.#socket = socket;
+    this.#socketReused = used.has(socket);
+    this.#bytesReadBefore = socket.bytesRead;
+    used.add(socket);
+  }
+
+  #dispatch(fresh: boolean): void {
+    const { upstream, method, target, headers, body } = this.request;
+    let length = 0;
+    if (body !== null) for (const piece of body) length += piece.length;
+    const options: Dispatcher.DispatchOptions = {
+      method: method as Dispatcher.HttpMethod,
+      path: target,
+      headers: body === null ? [...headers] : [...headers, "content-length", String(length)],
+      // Iterables are bodies to undici (its types leave that out): an array of buffers is written as it lies, no copy of 8 MiB of media.
+      body: body === null || length === 0 ? null : length <= JOIN_BELOW_BYTES ? joined(body) : (body as unknown as Buffer),
+      servername: upstream.servername,
+    } as Dispatcher.DispatchOptions;
+    if (fresh) upstream.dispatchFresh(options, this);
+    else upstream.dispatch(options, this);
+  }
+
+  #stop(error: LegError): void {
+    if (this.#done || this.#endedBy !== null) return;
+    this.#endedBy = error;
+    if (this.#controller !== null) this.#controller.abort(error);
+    // Not on a connection yet: undici tells when it gets one, and onRequestStart ends it there.
+    else this.#fail(error);
+  }
+
+  #fail(error: LegError): void {
+    if (this.#done) return;
+    this.#finish(error.failure);
+    this.#listener.onError(error);
+  }
+
+  #finish(outcome: string): void {
+    this.#done = true;
+    this.#clearTimer();
+    const { stage } = this.request;
+    this.request.upstream.running -= 1;
+    this.#metrics.legsInFlight.dec({ stage });
+    this.#metrics.legs.inc({ stage, outcome });
+    this.#metrics.legDuration.observe({ stage }, (performance.now() - this.#startedAtMs) / 1000);
+  }
+
+  #clearTimer(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    if (this.#endedBy !== null) {
+      controller.abort(this.#endedBy);
+      return;
+    }
+    this.#controller = controller;
+    announce(this);
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, _headers: unknown, statusText = ""): void {
+    // 1xx are the connection's own affair.
+    if (this.#done || status < 200) return;
+    this.#status = status;
+    if (this.request.timeoutUntil === "head") this.#clearTimer();
+    this.#metrics.legFirstByte.observe({ stage: this.request.stage }, (performance.now() - this.#startedAtMs) / 1000);
+    this.#listener.onHead(status, flat(controller.rawHeaders), statusText);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (!this.#done) this.#listener.onData(chunk);
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    if (this.#done) return;
+    this.#finish(`${String(Math.floor(this.#status / 100))}xx`);
+    this.#listener.onEnd(flat(controller.rawTrailers));
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, cause: Error): void {
+    if (this.#done) return;
+    if (this.#endedBy === null && !this.#resent && this.request.resendIfStale && this.brokeOnStaleConnection) {
+      this.#resent = true;
+      this.#controller = null;
+      this.#metrics.retries.inc({ stage: this.request.stage, reason: "stale_connection" });
+      this.#dispatch(true);
+      return;
+    }
+    this.#fail(this.#endedBy ?? legErrorOf(cause));
+  }
+}
+
+function joined(body: readonly Buffer[]): Buffer {
+  return body.length === 1 && body[0] !== undefined ? body[0] : Buffer.concat(body);
+}
+
+/** undici's list of names and values as text: bytes as they came, one character each, as Node's own headers are. */
+function flat(raw: Dispatcher.DispatchController["rawHeaders"]): string[] {
+  return Array.isArray(raw) ? raw.map((entry) => (typeof entry === "string" ? entry : entry.toString("latin1"))) : [];
+}

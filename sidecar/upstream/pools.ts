@@ -1,0 +1,125 @@
+import { isIP } from "node:net";
+import { buildConnector, Client, type Dispatcher, Pool } from "undici";
+import type { Candidate } from "../candidates.js";
+import type { SidecarOptions, TlsStage } from "../options.js";
+
+/** Upstream hosts that keep a pool, per stage (sidecar §2). */
+const MAX_POOLS_PER_STAGE = 1024;
+
+const CONNECT_TIMEOUT_MS = 30_000;
+/** Most engines close an idle connection after seconds; ours may be older, and a request that meets a closed one is sent once more on a fresh one. */
+const IDLE_TIMEOUT_MS = 90_000;
+const MAX_ANSWER_HEADER_BYTES = 1 << 20;
+
+/** One engine: where it is and its kept connections. */
+export class Upstream {
+  readonly authority: string;
+  /** Given with each request so that undici does not take the server name from the client's Host. */
+  readonly servername: string;
+  /** Legs that are open; each of them counts itself. */
+  running = 0;
+  readonly #origin: string;
+  readonly #settings: Client.Options;
+  readonly #maxIdle: number;
+  readonly #pool: Pool;
+
+  constructor(authority: string, tls: { readonly verify: boolean } | null, maxIdle: number) {
+    const origin = `${tls === null ? "http" : "https"}://${authority}`;
+    const host = new URL(origin).hostname.replace(/^\[(.*)\]$/, "$1");
+    const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, ...(tls === null ? {} : { rejectUnauthorized: tls.verify }) });
+    this.authority = authority;
+    this.servername = host;
+    this.#origin = origin;
+    this.#maxIdle = maxIdle;
+    this.#settings = {
+      // The name in the certificate is the upstream's; an address is not sent as a name (RFC 6066 §3).
+      connect: (options, callback) => {
+        connector({ ...options, servername: isIP(host) === 0 ? host : "" }, callback);
+      },
+      // Legs have deadlines of their own; generations take as long as they take (sidecar §10.3).
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: IDLE_TIMEOUT_MS,
+      keepAliveMaxTimeout: IDLE_TIMEOUT_MS,
+      maxHeaderSize: MAX_ANSWER_HEADER_BYTES,
+      pipelining: 1,
+    };
+    this.#pool = new Pool(origin, { ...this.#settings, connections: null });
+  }
+
+  /** Sends on a kept connection, or on a new one; connections beyond the idle limit are closed after their answer. */
+  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
+    this.#pool.dispatch(this.running > this.#maxIdle ? { ...options, reset: true } : options, handler);
+  }
+
+  /** Sends on a connection that nothing used before and nothing will use after. */
+  dispatchFresh(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
+    const client = new Client(this.#origin, this.#settings);
+    client.dispatch({ ...options, reset: true }, handler);
+    client.close().catch(() => undefined);
+  }
+
+  /** Open and kept connections. */
+  get connections(): number {
+    return this.#pool.stats.connected ?? 0;
+  }
+
+  /** Ends kept connections once what runs on them has ended. */
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
+  async destroy(): Promise<void> {
+    await this.#pool.destroy();
+  }
+}
+
+/** The engine beside us, and pools for prefillers and encoders, the least recently used dropped first (D18: closed when dropped). */
+export class Upstreams {
+  readonly decoder: Upstream;
+  readonly #options: SidecarOptions;
+  readonly #prefillers = new Map<string, Upstream>();
+  readonly #encoders = new Map<string, Upstream>();
+
+  constructor(options: SidecarOptions) {
+    this.#options = options;
+    const host = options.decoderHost.includes(":") ? `[${options.decoderHost}]` : options.decoderHost;
+    this.decoder = this.#make(`${host}:${String(options.modelServerPort)}`, "decoder");
+  }
+
+  prefiller(candidate: Candidate): Upstream {
+    return this.#get(this.#prefillers, candidate, "prefiller");
+  }
+
+  encoder(candidate: Candidate): Upstream {
+    return this.#get(this.#encoders, candidate, "encoder");
+  }
+
+  #get(pools: Map<string, Upstream>, { authority }: Candidate, stage: TlsStage): Upstream {
+    const known = pools.get(authority);
+    if (known !== undefined) {
+      pools.delete(authority);
+      pools.set(authority, known);
+      return known;
+    }
+    const upstream = this.#make(authority, stage);
+    pools.set(authority, upstream);
+    if (pools.size > MAX_POOLS_PER_STAGE) {
+      const [oldest] = pools;
+      if (oldest !== undefined) {
+        pools.delete(oldest[0]);
+        oldest[1].close().catch(() => undefined);
+      }
+    }
+    return upstream;
+  }
+
+  #make(authority: string, stage: TlsStage): Upstream {
+    const { enableTls, tlsInsecureSkipVerify, maxIdleConnsPerHost } = this.#options;
+    return new Upstream(authority, enableTls.includes(stage) ? { verify: !tlsInsecureSkipVerify.includes(stage) } : null, maxIdleConnsPerHost);
+  }
+
+  async destroy(): Promise<void> {
+    await Promise.all([this.decoder, ...this.#prefillers.values(), ...this.#encoders.values()].map((upstream) => upstream.destroy()));
+  }
+}

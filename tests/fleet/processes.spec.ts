@@ -1,0 +1,142 @@
+import { mkdtempSync, rmSync, writeFileSync, appendFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { AccessLog } from "./access-log.js";
+import { readPrometheus, readStats, sumOf } from "./admin.js";
+import { CountingListener } from "./counter.js";
+import { send } from "./http.js";
+import { freePort, hasIpv6, portTaken } from "./ports.js";
+import { Child } from "./processes.js";
+import { pickerDocument } from "./picker.js";
+
+function node(script: string): Child {
+  return new Child({ name: "a child", command: process.execPath, args: ["-e", script] });
+}
+
+function lives(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe("child processes", () => {
+  it("are waited for, and say why when they end before they are ready", async () => {
+    const child = node('console.error("listen EADDRINUSE 127.0.0.1"); process.exit(3)');
+    await expect(child.until("ready", () => Promise.resolve(false), 5000)).rejects.toThrow(/a child ended \(exit code 3\) before ready:\nlisten EADDRINUSE/);
+    expect(child.died).toBe(true);
+  });
+
+  it("end by SIGTERM, by SIGKILL when they do not, and do not count as dead then", async () => {
+    const polite = node('console.log("up"); setInterval(() => 0, 1000)');
+    await polite.until("up", () => Promise.resolve(polite.output.includes("up")), 5000);
+    await polite.stop();
+    expect(await polite.ended).toBe("signal SIGTERM");
+    expect(polite.died).toBe(false);
+
+    const deaf = node('process.on("SIGTERM", () => 0); console.log("up"); setInterval(() => 0, 1000)');
+    await deaf.until("up", () => Promise.resolve(deaf.output.includes("up")), 5000);
+    await deaf.stop(100);
+    expect(await deaf.ended).toBe("signal SIGKILL");
+    expect(lives(deaf.pid)).toBe(false);
+  });
+
+  it("time out with their last lines", async () => {
+    const child = node('console.log("still starting"); setInterval(() => 0, 1000)');
+    await child.until("a line", () => Promise.resolve(child.output !== ""), 5000);
+    await expect(child.until("ready", () => Promise.resolve(false), 30)).rejects.toThrow("still starting");
+    await child.stop();
+  });
+
+  it("that cannot be started say so", async () => {
+    const child = new Child({ name: "nothing", command: "/nowhere/at/all", args: [] });
+    expect(await child.ended).toContain("ENOENT");
+    expect(child.alive).toBe(false);
+  });
+
+  it("end when the process that started them ends", async () => {
+    const parent = node(`
+      const { spawn } = require("node:child_process");
+      const child = spawn(process.execPath, ["-e", "setInterval(() => 0, 1000)"]);
+      process.on("exit", () => child.kill("SIGKILL"));
+      process.on("SIGTERM", () => process.exit(0));
+      console.log("pid " + child.pid);
+      setInterval(() => 0, 1000);
+    `);
+    await parent.until("a pid", () => Promise.resolve(/pid \d+/.test(parent.output)), 5000);
+    const pid = Number(/pid (\d+)/.exec(parent.output)?.[1]);
+    expect(lives(pid)).toBe(true);
+    await parent.stop();
+    for (let waited = 0; lives(pid) && waited < 2000; waited += 10) await new Promise((done) => setTimeout(done, 10));
+    expect(lives(pid)).toBe(false);
+  });
+});
+
+describe("ports", () => {
+  it("are free, each given once, and can be seen as taken", async () => {
+    const ports = await Promise.all(Array.from({ length: 20 }, () => freePort()));
+    expect(new Set(ports).size).toBe(20);
+    const listener = await CountingListener.start();
+    expect(await portTaken("127.0.0.1", listener.port)).toBe(true);
+    expect(await portTaken("127.0.0.1", ports[0] ?? 0)).toBe(false);
+    await listener.close();
+    expect(typeof (await hasIpv6())).toBe("boolean");
+  });
+
+  it("that nobody should reach count who does", async () => {
+    const listener = await CountingListener.start();
+    expect(listener.connections).toBe(0);
+    await send({ host: listener.host, port: listener.port, method: "GET", path: "/" });
+    await send({ host: listener.host, port: listener.port, method: "GET", path: "/" });
+    expect(listener.connections).toBe(2);
+    await listener.close();
+  });
+});
+
+describe("what Envoy writes", () => {
+  it("is read line by line while it grows", () => {
+    const folder = mkdtempSync(join(tmpdir(), "log-"));
+    const path = join(folder, "access.log");
+    const log = new AccessLog(path);
+    expect(log.lines()).toEqual([]);
+    writeFileSync(path, '{"request_id":"a","status":200,"upstream":"127.0.0.1:1","decision":null}\n{"request_id":"b"');
+    expect(log.lines().map((line) => line.requestId)).toEqual(["a"]);
+    appendFileSync(path, ',"status":503,"flags":"UH"}\n');
+    expect(log.lines().map((line) => [line.requestId, line.status, line.flags, line.upstream])).toEqual([
+      ["a", 200, "", "127.0.0.1:1"],
+      ["b", 503, "UH", null],
+    ]);
+    rmSync(folder, { recursive: true });
+  });
+
+  it("counters are read by name, histograms left out", () => {
+    const stats = readStats("a.b: 1\na.c: 2\nd: P50(1)\ntext: \"x\"\n");
+    expect([...stats]).toEqual([
+      ["a.b", 1],
+      ["a.c", 2],
+    ]);
+    expect(sumOf(stats, /^a\./)).toBe(3);
+    expect(sumOf(stats, /^z/)).toBeNull();
+  });
+
+  it("Prometheus samples are read with their labels", () => {
+    expect(readPrometheus('# HELP x y\nx{a="1",b="q\\"\\n"} 2\ny 3.5 1700000000\nbroken\n')).toEqual([
+      { name: "x", labels: { a: "1", b: 'q"\n' }, value: 2 },
+      { name: "y", labels: {}, value: 3.5 },
+    ]);
+  });
+});
+
+describe("the fleet's EndpointPickerConfig", () => {
+  it("has the deciders that are asked for, and a picker of its own for several encoders", () => {
+    const both = pickerDocument({ prefill: true, encode: true, encoders: 2 });
+    expect(both.plugins.find((plugin) => plugin.type === "disagg-profile-handler")?.parameters).toMatchObject({ deciders: { prefill: "prefix-based-pd-decider", encode: "always-disagg-multimodal-decider" } });
+    expect(both.plugins.find((plugin) => plugin.name === "encode-picker")?.parameters).toEqual({ maxNumOfEndpoints: 2 });
+    const none = pickerDocument({ prefill: false, encode: false });
+    expect(none.plugins.find((plugin) => plugin.type === "disagg-profile-handler")?.parameters).toMatchObject({ deciders: {} });
+    expect(none.schedulingProfiles.map((profile) => profile.name)).toEqual(["encode", "prefill", "decode"]);
+  });
+});
