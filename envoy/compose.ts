@@ -1,5 +1,5 @@
 import type { HostPort } from "./address.js";
-import { openedControlPaths } from "./bootstrap/index.js";
+import { canMatch, openedControlPaths } from "./bootstrap/index.js";
 import { MIN_WINDOW_BYTES } from "./bootstrap/http2.js";
 import { type Endpoint, endpointId, idOfEntry, type PluginDocument, toEndpoint } from "./document.js";
 import type { Inputs, Source } from "./inputs.js";
@@ -146,6 +146,7 @@ function gatewayWarnings(inputs: Inputs, gateway: GatewayOptions, decode: readon
   for (const [i, allowed] of gateway.allowPaths.entries()) {
     const opened = openedControlPaths(allowed);
     if (opened.length > 0) warn(`options.allowPaths[${String(i)}]`, `lets clients reach control paths of engines: ${opened.join(", ")}`);
+    if (!canMatch(allowed)) warn(`options.allowPaths[${String(i)}]`, "matches nothing: Envoy resolves '%', '//', '.' and '..' in a path before it looks for it");
   }
   if (gateway.bodyLimitBytes < MIN_WINDOW_BYTES) warn("options.bodyLimitBytes", `HTTP/2 has no windows below ${String(MIN_WINDOW_BYTES)} bytes, which is the limit there`);
   if (decode.length === 0) warn("endpoints", "no endpoint may decode: every request will be answered 503");

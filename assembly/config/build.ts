@@ -34,6 +34,8 @@ export const INFLIGHT_LOAD_PRODUCER: string = "inflight-load-producer";
 export const TOKEN_PRODUCER: string = "token-producer";
 export const TOPOLOGY_EXTRACTOR: string = "topology-extractor";
 
+export const NOT_POSITIVE: string = "must be greater than 0: the default is used";
+
 /** Begins every refusal of something that the reference has and we have not. */
 export const NOT_IN_LINE: string = "known, not supported in-line: ";
 

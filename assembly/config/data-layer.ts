@@ -49,7 +49,7 @@ export function readDataLayer(node: Node, config: PickerConfig): MetricsConfig {
     const discovery = node.get("discovery");
     if (discovery.fields(["pluginRef"])) {
       resolve(discovery.get("pluginRef"), config, PluginKind.Discovery, "EndpointDiscovery");
-      discovery.warn("the endpoints come with the filter's configuration: the renderer reads them");
+      discovery.warn("the renderer reads the endpoints");
     }
     const peers = node.get("peerDiscovery");
     if (peers.fields(["pluginRef"])) {

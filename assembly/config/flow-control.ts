@@ -45,7 +45,7 @@ export function readFlowControl(node: Node, out: FlowControl): Node {
   node.textOf("usageLimitPolicyPluginRef", "");
   node.boolOf("enableEviction", false);
   if (node.length > (detector.present ? 1 : 0)) {
-    node.warn("ignored, saturationDetector excepted: the flowControl feature gate is off, and requests are not queued inside Envoy");
+    node.warn("ignored, except saturationDetector: its feature gate is off");
   }
   return detector;
 }

@@ -51,6 +51,46 @@ function hexValue(c: u16): i32 {
   return -1;
 }
 
+/**
+ * The number written at [from, to): digits, a point, an exponent, each of which may be missing. Exact up to 15 digits and powers of ten up to 22, which is all
+ * that a configuration holds, and within a few units in the last place beyond; too large becomes infinite, too small 0. (parseFloat would bring two kilobytes.)
+ */
+export function decimal(text: string, from: i32, to: i32): f64 {
+  let at = from;
+  const negative = at < to && text.charCodeAt(at) == 0x2d;
+  if (negative || (at < to && text.charCodeAt(at) == 0x2b)) at++;
+  let digits: u64 = 0;
+  let scale = 0;
+  let point = false;
+  for (; at < to; at++) {
+    const c = <u16>text.charCodeAt(at);
+    if (c == 0x2e) point = true;
+    else if (isDigit(c)) {
+      if (digits < 100_000_000_000_000_000) {
+        digits = digits * 10 + (c - 0x30);
+        if (point) scale--;
+      } else if (!point) scale++;
+    } else break;
+  }
+  if (at < to) {
+    at++; // The `e`.
+    const below = at < to && text.charCodeAt(at) == 0x2d;
+    if (below || (at < to && text.charCodeAt(at) == 0x2b)) at++;
+    let exponent = 0;
+    for (; at < to; at++) if (exponent < 100_000) exponent = exponent * 10 + text.charCodeAt(at) - 0x30;
+    scale += below ? -exponent : exponent;
+  }
+  let value = <f64>digits;
+  while (scale != 0 && value != 0 && value != Infinity) {
+    const step = min(abs(scale), 22);
+    let power = 1.0;
+    for (let i = 0; i < step; i++) power *= 10;
+    value = scale > 0 ? value * power : value / power;
+    scale += scale > 0 ? -step : step;
+  }
+  return negative ? -value : value;
+}
+
 export class JsonDoc {
   /** "" when the text was accepted. */
   error: string = "";
@@ -114,7 +154,7 @@ export class JsonDoc {
   /** Value of a number; infinite when it is too large for a double. */
   number(row: i32): f64 {
     const at = row * WIDTH;
-    return parseFloat(this.text.substring(this.rows[at + START], this.rows[at + END]));
+    return decimal(this.text, this.rows[at + START], this.rows[at + END]);
   }
 
   /** The text of a value as it stands, for messages. */

@@ -83,7 +83,7 @@ export function readOptions(node: Node): FilterOptions {
     for (let i = 0; i < items.length; i++) {
       const path = items[i].text("");
       if (items[i].isString && isAllowPath(path)) options.allowPaths.push(path);
-      else items[i].error("must be a path like /v1/things, or /v1/things/* for all below it, without query or fragment");
+      else items[i].error("must be a path like /v1/things, or /v1/things/* for all below it");
     }
   }
 

@@ -27,6 +27,8 @@ const BUILT_IN: string =
   '"schedulingProfiles":[{"name":"default","plugins":[{"pluginRef":"queue-scorer","weight":2},{"pluginRef":"kv-cache-utilization-scorer","weight":2},{"pluginRef":"prefix-cache-scorer","weight":3}]}],' +
   '"dataLayer":{"sources":[{"pluginRef":"metrics-data-source","extractors":[{"pluginRef":"core-metrics-extractor"}]}]}}';
 
+const HEADERS_FOLLOW: string = "ignored: the headers follow the profile handler";
+
 const DEFAULT_PARSERS: StaticArray<string> = ["openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser"];
 
 /** One entry of `plugins`. */
@@ -180,7 +182,7 @@ function makePlugin(typeNode: Node, typeName: string, name: string, parameters: 
   }
   if (isAlpha(typeName) && !allowAlpha) {
     typeNode.error(
-      "plugin '" + name + "' (type: '" + typeName + "') has Alpha stability level, but command line flag --allow-experimental-plugins is not set (here: allowExperimentalPlugins in FilterOptions)",
+      "plugin '" + name + "' (type: '" + typeName + "') has Alpha stability level, but command line flag --allow-experimental-plugins is not set (FilterOptions: allowExperimentalPlugins)",
     );
   }
   const replacement = replacementOf(typeName);
@@ -244,7 +246,7 @@ function readProfile(node: Node, index: i32, config: PickerConfig): void {
 
 function addToProfile(profile: Profile, plugin: Plugin, weight: f64, node: Node): void {
   if (!plugin.is(PluginKind.Filter) && !plugin.is(PluginKind.Scorer) && !plugin.is(PluginKind.Picker)) {
-    node.warn("'" + plugin.name + "' is neither a filter nor a scorer nor a picker: it has no effect in a profile");
+    node.warn("'" + plugin.name + "' has no effect in a profile");
   }
   const other = profile.add(plugin, weight);
   if (other !== null) node.error("failed to set '" + plugin.name + "' as picker, already have a registered picker plugin '" + other.name + "'");
@@ -316,8 +318,8 @@ function checkRoutes(config: PickerConfig): void {
     const plugin = config.plugins[i];
     if (!(plugin instanceof HeadersHandler)) continue;
     const headers = <HeadersHandler>plugin;
-    if (handler.prefill.name.length > 0 && headers.prefill.name != handler.prefill.name) headers.prefill.warn("ignored: the header follows the profile handler's prefill profile");
-    if (handler.encode.name.length > 0 && headers.encode.name != handler.encode.name) headers.encode.warn("ignored: the header follows the profile handler's encode profile");
+    if (handler.prefill.name.length > 0 && headers.prefill.name != handler.prefill.name) headers.prefill.warn(HEADERS_FOLLOW);
+    if (handler.encode.name.length > 0 && headers.encode.name != handler.encode.name) headers.encode.warn(HEADERS_FOLLOW);
   }
 }
 

@@ -1,4 +1,5 @@
 // The two kinds of text that Kubernetes uses for numbers: quantities (`1Gi`, `500m`, `1e3`) and durations (`1m30s`).
+import { decimal } from "./json";
 import { HUGE, Node } from "./node";
 
 function isDigit(c: i32): bool {
@@ -53,7 +54,6 @@ export function parseQuantity(text: string): f64 {
   }
   const end = skipDecimal(text, at);
   if (end == at) return NaN;
-  const digits = text.substring(at, end);
   const suffix = text.substring(end);
   // `1E` and `1Ei` are suffixes, `1E3` is an exponent.
   const exponent = suffix.length > 1 && suffix != "Ei" && (suffix.charAt(0) == "e" || suffix.charAt(0) == "E");
@@ -62,10 +62,10 @@ export function parseQuantity(text: string): f64 {
     if (text.charAt(from) == "-" || text.charAt(from) == "+") from++;
     if (from == text.length || text.length - from > 3) return NaN;
     for (let i = from; i < text.length; i++) if (!isDigit(text.charCodeAt(i))) return NaN;
-    return sign * parseFloat(digits + suffix);
+    return sign * decimal(text, at, text.length);
   }
   const factor = suffixFactor(suffix);
-  return factor == 0 ? NaN : sign * parseFloat(digits) * factor;
+  return factor == 0 ? NaN : sign * decimal(text, at, end) * factor;
 }
 
 /** A quantity, as text or as a number, that must not be negative; `fallback` when it is absent or broken. Fractions are rounded up, as Kubernetes has it. */
@@ -93,7 +93,7 @@ export function parseDuration(text: string): f64 {
   while (at < text.length) {
     const end = skipDecimal(text, at);
     if (end == at) return NaN;
-    const value = parseFloat(text.substring(at, end));
+    const value = decimal(text, at, end);
     let unitEnd = end;
     while (unitEnd < text.length && !isDigit(text.charCodeAt(unitEnd)) && text.charCodeAt(unitEnd) != 0x2e) unitEnd++;
     const unit = text.substring(end, unitEnd);

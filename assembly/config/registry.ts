@@ -41,8 +41,7 @@ import { Node } from "./node";
 
 /** Makes a plugin of a supported type; null for any other. What is wrong with the parameters is reported at their node. */
 export function createPlugin(type: string, parameters: Node, build: Build): Plugin | null {
-  if (type == "label-selector-filter") return LabelSelectorFilter.read(parameters, build);
-  if (type == "by-label-selector") return LabelSelectorFilter.read(parameters, build);
+  if (type == "label-selector-filter" || type == "by-label-selector") return LabelSelectorFilter.read(parameters, build);
   if (type == "by-label") return ByLabelFilter.read(parameters, build);
   if (type == "encode-filter") return RoleFilter.encode(parameters, build);
   if (type == "prefill-filter") return RoleFilter.prefill(parameters, build);
@@ -66,24 +65,18 @@ export function createPlugin(type: string, parameters: Node, build: Build): Plug
   if (type == "disagg-profile-handler") return DisaggProfileHandler.read(parameters, build);
   if (type == "pd-profile-handler") return PdProfileHandler.read(parameters, build);
   if (type == "data-parallel-profile-handler") return DataParallelProfileHandler.read(parameters, build);
-  if (type == "disagg-headers-handler") return HeadersHandler.read(parameters, build);
-  if (type == "prefill-header-handler") return HeadersHandler.read(parameters, build);
+  if (type == "disagg-headers-handler" || type == "prefill-header-handler") return HeadersHandler.read(parameters, build);
   if (type == "prefix-based-pd-decider") return PrefixBasedDecider.read(parameters, build);
   if (type == "always-disagg-pd-decider") return AlwaysPrefillDecider.read(parameters, build);
   if (type == "always-disagg-multimodal-decider") return MultimodalDecider.read(parameters, build);
-  if (type == TOKEN_PRODUCER) return TokenProducer.read(parameters, build);
-  if (type == "tokenizer") return TokenProducer.read(parameters, build);
+  if (type == TOKEN_PRODUCER || type == "tokenizer") return TokenProducer.read(parameters, build);
   if (type == APPROX_PREFIX_CACHE_PRODUCER) return ApproxPrefixCacheProducer.read(parameters, build);
   if (type == INFLIGHT_LOAD_PRODUCER) return InflightLoadProducer.read(parameters, build);
   if (type == "p2p-source-producer") return P2pSourceProducer.read(parameters, build);
   if (type == "utilization-detector") return UtilizationDetector.read(parameters, build);
   if (type == "concurrency-detector") return ConcurrencyDetector.read(parameters, build);
   if (type == "probabilistic-admitter") return ProbabilisticAdmitter.read(parameters, build);
-  if (type == "openai-parser") return Parser.read(parameters, build);
-  if (type == "anthropic-parser") return Parser.read(parameters, build);
-  if (type == "vllmhttp-parser") return Parser.read(parameters, build);
-  if (type == "sglanghttp-parser") return Parser.read(parameters, build);
-  if (type == "passthrough-parser") return Parser.read(parameters, build);
+  if (isParser(type)) return Parser.read(parameters, build);
   if (type == "metrics-data-source") return MetricsDataSource.read(parameters, build);
   if (type == "core-metrics-extractor") return CoreMetricsExtractor.read(parameters, build);
   if (type == TOPOLOGY_EXTRACTOR) return TopologyExtractor.read(parameters, build);

@@ -43,10 +43,18 @@ function canonicalV6(text: string): string {
     if (end == n && text.indexOf(".", at) >= 0) {
       // An IPv4 address at the end stands for two groups.
       if (count > 6 || !isV4(text, at, n)) return "";
-      const parts = text.substring(at).split(".");
-      groups[count++] = (<i32>parseInt(parts[0]) << 8) | <i32>parseInt(parts[1]);
-      groups[count++] = (<i32>parseInt(parts[2]) << 8) | <i32>parseInt(parts[3]);
-      at = n;
+      let word = 0;
+      let part = 0;
+      for (; at < n; at++) {
+        const c = text.charCodeAt(at);
+        if (c == 0x2e) {
+          word = (word << 8) | part;
+          part = 0;
+        } else part = part * 10 + c - 0x30;
+      }
+      word = (word << 8) | part;
+      groups[count++] = word >>> 16;
+      groups[count++] = word & 0xffff;
       break;
     }
     if (end == at || end - at > 4) return "";

@@ -187,7 +187,7 @@ export class Scanner {
     this.reader.end(this, kind, end);
   }
 
-  /** The next piece of the body. After an error the rest is only counted. */
+  /** The next piece of the body. After an error the rest is not looked at: `offset` stays at the byte that was wrong. */
   feed(from: usize, size: u32): void {
     const start = from - this.offset;
     const end = from + size;
@@ -294,7 +294,6 @@ export class Scanner {
       }
       this.value(c);
     }
-    // The offset of the byte at which a body failed stays.
     if (this.phase != Phase.Failed) this.offset = <u32>(end - start);
   }
 
@@ -413,10 +412,13 @@ export class Scanner {
     const size = <u32>(q - p);
     if (size) {
       if (this.high) this.flushHigh();
-      if ((wide || this.due) && !this.utf8(p, size)) {
-        this.offset = <u32>(p - start);
-        this.fail(ScanError.InvalidUtf8);
-        return q;
+      if (wide || this.due) {
+        const good = this.utf8(p, size);
+        if (good != size) {
+          this.offset = <u32>(p - start) + good;
+          this.fail(ScanError.InvalidUtf8);
+          return q;
+        }
       }
       this.reader.raw(size);
       if (this.mode) this.reader.bytes(this, this.mode, p, size);
@@ -444,9 +446,10 @@ export class Scanner {
     return q + 1;
   }
 
-  /** Whether `[p, p+size)` goes on with well-formed UTF-8 (no overlong forms, no surrogates, nothing above U+10FFFF). */
-  private utf8(p: usize, size: u32): bool {
+  /** How many bytes of `[p, p+size)` go on with well-formed UTF-8 (no overlong forms, no surrogates, nothing above U+10FFFF): all, or the place of the first that does not. */
+  private utf8(p: usize, size: u32): u32 {
     let due = this.due;
+    const from = p;
     const end = p + size;
     while (p < end) {
       if (!due) {
@@ -455,14 +458,14 @@ export class Scanner {
       }
       const c = <u32>load<u8>(p++);
       if (due) {
-        if (c < this.low || c > this.top) return false;
+        if (c < this.low || c > this.top) return <u32>(p - from) - 1;
         this.low = 0x80;
         this.top = 0xbf;
         due--;
       } else if (c >= 0x80) {
         this.low = 0x80;
         this.top = 0xbf;
-        if (c < 0xc2) return false;
+        if (c < 0xc2) return <u32>(p - from) - 1;
         if (c < 0xe0) due = 1;
         else if (c < 0xf0) {
           due = 2;
@@ -472,11 +475,11 @@ export class Scanner {
           due = 3;
           if (c == 0xf0) this.low = 0x90;
           else if (c == 0xf4) this.top = 0x8f;
-        } else return false;
+        } else return <u32>(p - from) - 1;
       }
     }
     this.due = due;
-    return true;
+    return size;
   }
 
   private escape(c: u32): void {

@@ -7,7 +7,7 @@ import { listeners, socketAddress } from "./listeners.js";
 import { overloadManager } from "./overload.js";
 import { statsTags } from "./stats.js";
 
-export { openedControlPaths } from "./routes.js";
+export { canMatch, openedControlPaths } from "./routes.js";
 
 /** The bootstrap as a value. */
 export function bootstrap(settings: Settings, options: GatewayOptions): JsonObject {

@@ -55,6 +55,11 @@ export function openedControlPaths(allowed: string): string[] {
   return CONTROL_PATHS.filter((path) => (allowed.endsWith("/*") ? path.startsWith(allowed.slice(0, -1)) : path === allowed));
 }
 
+/** False for an entry of `allowPaths` in a spelling that Envoy does not leave: it decodes what need not be encoded (RFC 3986 unreserved and slashes) and removes the rest. */
+export function canMatch(allowed: string): boolean {
+  return !/\/\/|\/\.{1,2}(?:\/|$)|\\|%(?:2[dDeEfF]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[cCfF]|7[eE])/.test(allowed);
+}
+
 /** RE2 with every character that means something in a pattern taken as itself. */
 function literal(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

@@ -7,7 +7,7 @@ let gateway: Gateway;
 
 beforeAll(async () => {
   pod = await Pod.start({ name: "d0" });
-  gateway = await Gateway.start({ endpoints: [pod], options: { allowPaths: ["/custom", "/tools/*"] } });
+  gateway = await Gateway.start({ endpoints: [pod], options: { allowPaths: ["/custom", "/tools/*", "/c.d+(e)"] } });
 });
 afterAll(async () => {
   await gateway.stop();
@@ -52,6 +52,7 @@ describe("served", () => {
     "/ping",
     "/version",
     "/custom",
+    "/c.d+(e)",
     "/tools/a",
     "/tools/a/b",
   ])("%s, with GET and POST, a query and a slash at its end", async (path) => {
@@ -103,6 +104,8 @@ describe("not there", () => {
     "/HEALTH",
     "/V1/models",
     "/custom/x",
+    "/cxd+(e)",
+    "/c.dd(e)",
     "/tools",
     "/toolsmith",
     "/_sim/requests",

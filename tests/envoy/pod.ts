@@ -76,9 +76,9 @@ export class Pod {
     return `${this.host.includes(":") ? `[${this.host}]` : this.host}:${String(this.port)}`;
   }
 
-  /** What clients asked for: neither Envoy's health checks nor the filter's scrapes. */
+  /** What clients asked for, without what Envoy's health checks and the filter's scrapes ask for all the time. */
   get requests(): Echo[] {
-    return this.seen.filter(({ rawHeaders, url }) => url !== "/metrics" && !rawHeaders.some((value) => value.startsWith("Envoy/HC")));
+    return this.seen.filter(({ url }) => url !== "/metrics" && url !== "/health");
   }
 
   private take(request: IncomingMessage, response: ServerResponse): void {

@@ -1,4 +1,4 @@
-import { connect, type ClientHttp2Stream } from "node:http2";
+import { connect } from "node:http2";
 import { connect as connectTcp } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { errorOf, Gateway, json, until, WITH_STAND_IN } from "./gateway.js";
@@ -36,7 +36,7 @@ describe("long answers", () => {
     expect(answer.endedAtMs - answer.startedAtMs).toBeGreaterThan(19_900);
   });
 
-  it("2,000 streams are open at once", { timeout: 60_000 }, async () => {
+  it("2,000 streams are open at once, on one HTTP/2 connection", { timeout: 60_000 }, async () => {
     const [d0, d1] = [await pod("d0"), await pod("d1")];
     const gateway = await start({ endpoints: [d0, d1], concurrency: 2 });
     await healthy(gateway, 2);
@@ -46,7 +46,6 @@ describe("long answers", () => {
       // What Envoy allows on one connection is known once its settings are here.
       session.once("remoteSettings", () => { resolve(); });
     });
-    const streams: ClientHttp2Stream[] = [];
     let first = 0;
     let whole = 0;
     let failed = 0;
@@ -61,7 +60,6 @@ describe("long answers", () => {
       stream.on("end", () => { if (text === "xxxxxxxxend") whole++; });
       stream.on("error", () => failed++);
       stream.end("{}");
-      streams.push(stream);
     }
     await until("2,000 first pieces", () => first === 2000 || failed > 0, 40_000);
     expect(failed).toBe(0);
@@ -72,6 +70,32 @@ describe("long answers", () => {
     await until("2,000 ends", () => whole === 2000 || failed > 0, 20_000);
     expect(failed).toBe(0);
     session.close();
+  });
+
+  it("2,000 streams are open at once, each on a connection of its own", { timeout: 60_000 }, async () => {
+    const [d0, d1] = [await pod("d0"), await pod("d1")];
+    const gateway = await start({ endpoints: [d0, d1], concurrency: 2 });
+    await healthy(gateway, 2);
+    let first = 0;
+    const answers = Array.from({ length: 2000 }, () => {
+      let started = false;
+      return gateway.send({
+        method: "POST",
+        path: "/v1/completions",
+        headers: [["x-pod-stream", "0"]],
+        body: Buffer.from("{}"),
+        onBody: () => {
+          if (!started) first++;
+          started = true;
+        },
+      });
+    });
+    await until("2,000 first pieces", () => first === 2000, 40_000);
+    expect(d0.open + d1.open).toBe(2000);
+    d0.finish();
+    d1.finish();
+    const ended = await Promise.all(answers);
+    expect(ended.filter((answer) => answer.status !== 200 || answer.end !== "clean" || answer.body.toString() !== "xxxxxxxxend")).toEqual([]);
   });
 
   it("silence longer than the idle timeout ends in 504 as JSON", async () => {

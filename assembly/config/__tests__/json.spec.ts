@@ -69,6 +69,17 @@ describe("JSON text", () => {
     expect(number("1e400")).toBe(Infinity);
     expect(number("-1e400")).toBe(-Infinity);
     expect(number("1e-400")).toBe(0);
+    expect(number("0e999999999999")).toBe(0);
+    expect(number("1e999999999999")).toBe(Infinity);
+    expect(number("1e-999999999999")).toBe(0);
+    expect(number("0." + "0".repeat(400) + "1")).toBe(0);
+    expect(number("0.1")).toBe(0.1);
+    expect(number("0.85")).toBe(0.85);
+    expect(number("-12.375e-2")).toBe(-0.12375);
+    expect(number("123456789.125")).toBe(123456789.125);
+    expect(number("1e100")).toBe(1e100);
+    expect(number("100000000000000000000000")).toBe(1e23);
+    expect(number("1.7976931348623157e308") > 1.797e308).toBe(true);
     expect(number("1" + "0".repeat(400))).toBe(Infinity);
   });
 

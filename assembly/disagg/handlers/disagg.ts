@@ -19,7 +19,7 @@ export class DisaggProfileHandler extends ProfileHandler {
     const handler = new DisaggProfileHandler();
     const flat = hasAny(parameters, FLAT);
     if (flat && hasAny(parameters, NESTED)) {
-      parameters.error("mixes the nested schema (profiles, deciders) with the flat one (decodeProfile, prefillProfile, encodeProfile, prefillDeciderPluginName, encodeDeciderPluginName, deciderPluginName)");
+      parameters.error("mixes the nested schema (profiles, deciders) with the flat one (decodeProfile, ..., deciderPluginName)");
     }
     if (flat) handler.readFlat(parameters);
     else handler.readNested(parameters);

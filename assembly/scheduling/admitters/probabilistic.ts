@@ -28,7 +28,9 @@ export class ProbabilisticAdmitter extends Plugin {
   admits(pass: Pass): bool {
     if (pass.facts.priority >= 0 || pass.table.count == 0) return true;
     const saturation = meanSaturation(pass.table, this.queueDepth, this.kvUsage);
-    return pass.random.unit() >= Math.min(Math.pow(saturation, this.power) * this.k, 1);
+    // saturation^power, by exponential and logarithm: Math.pow would bring two kilobytes of its own.
+    const raised = saturation > 0 ? Math.exp(this.power * Math.log(saturation)) : 0;
+    return pass.random.unit() >= Math.min(raised * this.k, 1);
   }
 }
 

@@ -26,7 +26,7 @@ export class UtilizationDetector extends Plugin {
     const staleNode = parameters.get("metricsStalenessThreshold");
     if (staleNode.present) {
       if (readDuration(staleNode, 1) == 0) staleNode.error("must be greater than 0");
-      staleNode.warn("ignored: a value counts as stale by FilterOptions scrape.intervalMs");
+      staleNode.warn("ignored: FilterOptions scrape.intervalMs decides");
     }
     const headroom = parameters.floatOf("headroom", 0, 0, HUGE);
     return new UtilizationDetector(queueDepth, kvUsage, headroom);

@@ -1,5 +1,5 @@
 // `approx-prefix-cache-producer` (scheduler §2.5, §4.2, §4.3): what the prefix index is made with. The index itself is prefix/.
-import { Build } from "../../config/build";
+import { Build, NOT_POSITIVE } from "../../config/build";
 import { MAX_SAFE, Node } from "../../config/node";
 import { Plugin, PluginKind } from "../plugin";
 
@@ -55,7 +55,7 @@ export class PrefixParams {
     if (params.blockTokens <= 0) {
       const node = blockNode.present || !oldBlockNode.present ? blockNode : oldBlockNode;
       if (!params.autoTune) node.error("must be greater than 0 when autoTune is false");
-      else node.warn("must be greater than 0: 16 is used where the engine reports no block size");
+      else node.warn(NOT_POSITIVE);
       params.blockTokens = DEFAULT_BLOCK_TOKENS;
     }
 
@@ -74,7 +74,7 @@ export class PrefixParams {
     const lruNode = parameters.get("lruCapacityPerServer");
     params.lruCapacityPerServer = lruNode.count(DEFAULT_LRU_CAPACITY, -MAX_SAFE);
     if (params.lruCapacityPerServer <= 0) {
-      lruNode.warn("must be greater than 0: the default of 31250 is used");
+      lruNode.warn(NOT_POSITIVE);
       params.lruCapacityPerServer = DEFAULT_LRU_CAPACITY;
     }
     return params;

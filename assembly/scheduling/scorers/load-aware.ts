@@ -1,5 +1,5 @@
 // `load-aware-scorer` (scheduler §2.2): 0.5 for an empty queue, falling to 0 at the threshold.
-import { Build } from "../../config/build";
+import { Build, NOT_POSITIVE } from "../../config/build";
 import { MAX_SAFE, Node } from "../../config/node";
 import { KNOWN_WAITING } from "../../endpoints/table";
 import { Pass } from "../pass";
@@ -17,7 +17,7 @@ export class LoadAwareScorer extends Plugin {
     const node = parameters.get("threshold");
     let threshold = node.whole(DEFAULT_THRESHOLD, -MAX_SAFE, MAX_SAFE);
     if (threshold <= 0) {
-      node.warn("must be greater than 0: the default of 128 is used");
+      node.warn(NOT_POSITIVE);
       threshold = DEFAULT_THRESHOLD;
     }
     return new LoadAwareScorer(threshold);

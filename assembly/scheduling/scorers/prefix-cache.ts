@@ -34,14 +34,14 @@ export class PrefixCacheScorer extends Plugin {
     const scaleNode = parameters.get("matchLengthScaleTokens");
     let scale = scaleNode.whole(8192, -MAX_SAFE, MAX_SAFE);
     if (scale <= 0) {
-      if (lengthWeight > 0) scaleNode.error("must be greater than 0 when matchLengthWeight is greater than 0");
+      if (lengthWeight > 0) scaleNode.error("must be greater than 0 with a matchLengthWeight");
       scale = 8192;
     }
     let index: PrefixParams | null = null;
     for (let i = 0; i < PREFIX_FIELDS.length && index === null; i++) {
       if (parameters.has(PREFIX_FIELDS[i])) {
         index = PrefixParams.read(parameters);
-        parameters.warn("the prefix index's parameters stand under the scorer (accepted); their place is approx-prefix-cache-producer");
+        parameters.warn("the prefix index's parameters belong to approx-prefix-cache-producer (accepted here)");
       }
     }
     return new PrefixCacheScorer(lengthWeight, scale, index, parameters);

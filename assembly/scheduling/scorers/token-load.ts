@@ -1,5 +1,5 @@
 // `token-load-scorer` (scheduler §2.2): by the tokens in flight, with those that this request would add.
-import { Build, INFLIGHT_LOAD_PRODUCER } from "../../config/build";
+import { Build, INFLIGHT_LOAD_PRODUCER, NOT_POSITIVE } from "../../config/build";
 import { MAX_SAFE, Node } from "../../config/node";
 import { Pass } from "../pass";
 import { Plugin, PluginKind } from "../plugin";
@@ -17,7 +17,7 @@ export class TokenLoadScorer extends Plugin {
     const node = parameters.get("queueThresholdTokens");
     let threshold = node.whole(DEFAULT_THRESHOLD, -MAX_SAFE, MAX_SAFE);
     if (threshold <= 0) {
-      node.warn("must be greater than 0: the default of 4194304 is used");
+      node.warn(NOT_POSITIVE);
       threshold = DEFAULT_THRESHOLD;
     }
     return new TokenLoadScorer(threshold);
