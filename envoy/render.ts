@@ -29,14 +29,16 @@ function parseCount(text: string): number {
   return value;
 }
 
-interface Flags extends Omit<Settings, "streamIdleTimeoutMs" | "requestTimeoutMs" | "requestHeadersTimeoutMs" | "connectTimeoutMs"> {
+interface Flags extends Pick<Settings, "listen" | "admin" | "state" | "accessLog" | "maxHeapBytes" | "maxConnections"> {
   config: string;
-  options: string;
+  options?: string;
   endpoints: string;
   out: string;
   wasm: string;
   scanner: string;
-  watch: boolean;
+  watch?: boolean;
+  mount?: string;
+  tlsCa: string;
   streamIdleTimeout: number;
   requestTimeout: number;
   requestHeadersTimeout: number;
@@ -51,17 +53,17 @@ function command(): Command {
   return new Command("render")
     .description("Writes what Envoy loads from an EndpointPickerConfig, FilterOptions and an endpoints file; run again, it updates a running Envoy.")
     .requiredOption("--config <file>", "EndpointPickerConfig (YAML or JSON); a FilterOptions document may stand in the same file")
-    .option("--options <file>", "FilterOptions in a file of their own", "")
+    .option("--options <file>", "FilterOptions in a file of their own")
     .requiredOption("--endpoints <file>", "endpoints file")
     .requiredOption("--out <folder>", "where the rendered files go")
     .option("--wasm <file>", "the filter's module", builtFile("filter.wasm"))
-    .option("--scanner <file>", "the module that holds the validator", builtFile("scanner.wasm"))
-    .option("--watch", "stay, and render again when an input changes", false)
+    .option("--scanner <file>", "the module that holds the validator", process.env["CROSSPOINT_SCANNER"] ?? builtFile("scanner.wasm"))
+    .option("--watch", "stay, and render again when an input changes")
     .addOption(new Option("--listen <host:port>", "where clients connect").argParser(hostPort).default(d.listen, "0.0.0.0:8080"))
     .addOption(new Option("--admin <host:port>", "Envoy's admin interface, loopback only").argParser(hostPort).default(d.admin, "127.0.0.1:9901"))
     .addOption(new Option("--state <host:port>", "the filter's state as JSON, loopback only").argParser(hostPort).default(d.state, "127.0.0.1:9902"))
     .option("--access-log <file>", "access log as JSON lines", d.accessLog)
-    .option("--mount <folder>", "where Envoy finds the rendered files, if not where they are written", d.mount)
+    .option("--mount <folder>", "where Envoy finds the rendered files, if not where they are written")
     .option("--max-heap-bytes <bytes>", "heap at which Envoy refuses requests", count, d.maxHeapBytes)
     .option("--max-connections <number>", "client connections at once", count, d.maxConnections)
     .addOption(new Option("--stream-idle-timeout <duration>", "longest silence on an open stream").argParser(duration).default(d.streamIdleTimeoutMs, "15m"))
@@ -71,10 +73,10 @@ function command(): Command {
     .option("--tls-ca <file>", "CA certificates for FilterOptions tls.verify", d.tlsCaFile);
 }
 
-function toJob(flags: Flags & { tlsCa: string }): RenderJob {
+function toJob(flags: Flags): RenderJob {
   return {
     config: flags.config,
-    options: flags.options,
+    options: flags.options ?? "",
     endpoints: flags.endpoints,
     out: flags.out,
     wasm: flags.wasm,
@@ -83,7 +85,7 @@ function toJob(flags: Flags & { tlsCa: string }): RenderJob {
       admin: flags.admin,
       state: flags.state,
       accessLog: flags.accessLog,
-      mount: flags.mount,
+      mount: flags.mount ?? "",
       maxHeapBytes: flags.maxHeapBytes,
       maxConnections: flags.maxConnections,
       streamIdleTimeoutMs: flags.streamIdleTimeout,
@@ -113,7 +115,7 @@ function report(job: RenderJob, result: RenderResult): void {
 }
 
 async function main(): Promise<number> {
-  const flags = command().parse().opts<Flags & { tlsCa: string }>();
+  const flags = command().parse().opts<Flags>();
   const job = toJob(flags);
   let validate: Validator;
   try {
@@ -128,7 +130,7 @@ async function main(): Promise<number> {
     return result.publication !== null;
   };
   const done = await render();
-  if (!flags.watch) return done ? 0 : 1;
+  if (flags.watch !== true) return done ? 0 : 1;
   const inputs = [job.config, job.options, job.endpoints, job.wasm].filter((file) => file !== "");
   const stop = watchFiles(inputs, async () => {
     // A file that is being replaced may be gone for a moment; its coming back is a change of its own.

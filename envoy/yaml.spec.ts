@@ -57,7 +57,7 @@ describe("toCommentedYaml", () => {
   it("puts comments above fields and items, and the heading on top", () => {
     const value = { list: [note({ a: 1 }, { "": "an item", a: "a field\nof two lines" }), { b: 2 }], c: { d: 3 } };
     const text = toCommentedYaml(note(value, { c: "a map" }), "made by hand");
-    expect(text).toBe("# made by hand\n\nlist:\n  # an item\n  - \n    # a field\n    # of two lines\n    a: 1\n  - b: 2\n# a map\nc:\n  d: 3\n");
+    expect(text).toBe("# made by hand\n\nlist:\n  # an item\n  - # a field\n    # of two lines\n    a: 1\n  - b: 2\n# a map\nc:\n  d: 3\n");
   });
 
   it("comes back as it went", () => {

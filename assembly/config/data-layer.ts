@@ -23,27 +23,18 @@ export function readDataLayer(node: Node, config: PickerConfig): MetricsConfig {
   if (node.fields(["injectDefaults", "sources", "discovery", "peerDiscovery", "crossReplicaSyncerPluginRef", "crossReplicaSyncInterval"])) {
     injectDefaults = node.boolOf("injectDefaults", true);
     const list = node.get("sources");
-    if (list.array()) {
-      const items = list.elements();
-      for (let i = 0; i < items.length; i++) {
-        const item = items[i];
-        if (!item.fields(["pluginRef", "extractors"])) {
-          if (!item.present) item.error("must be an object");
-          continue;
-        }
-        const found = resolve(item.get("pluginRef"), config, PluginKind.DataSource, "DataSource");
-        if (source === null) source = found;
-        const extractors = item.get("extractors");
-        if (!extractors.array()) continue;
-        const inner = extractors.elements();
-        for (let k = 0; k < inner.length; k++) {
-          if (!inner[k].fields(["pluginRef"])) {
-            if (!inner[k].present) inner[k].error("must be an object");
-            continue;
-          }
-          const reader = resolve(inner[k].get("pluginRef"), config, PluginKind.Extractor, "Extractor");
-          if (extractor === null && reader !== null && reader instanceof CoreMetricsExtractor) extractor = reader;
-        }
+    const items = list.elements();
+    for (let i = 0; i < items.length; i++) {
+      const item = items[i];
+      if (!item.fields(["pluginRef", "extractors"])) continue;
+      const found = resolve(item.get("pluginRef"), config, PluginKind.DataSource, "DataSource");
+      if (source === null) source = found;
+      const extractors = item.get("extractors");
+      const inner = extractors.elements();
+      for (let k = 0; k < inner.length; k++) {
+        if (!inner[k].fields(["pluginRef"])) continue;
+        const reader = resolve(inner[k].get("pluginRef"), config, PluginKind.Extractor, "Extractor");
+        if (extractor === null && reader !== null && reader instanceof CoreMetricsExtractor) extractor = reader;
       }
     }
     const discovery = node.get("discovery");

@@ -32,29 +32,27 @@ export function readEndpoints(node: Node, problems: Problems): Endpoints {
   const places = new Map<string, i32>();
   const addresses = new Map<string, i32>();
   if (!node.present) node.error("is required");
-  if (node.array()) {
-    const items = node.elements();
-    for (let i = 0; i < items.length; i++) {
-      // The entry's own errors must not refuse the whole configuration.
-      const own = new Problems();
-      const entry = readEntry(items[i].reportingTo(own), i);
-      for (let k = 0; k < own.warnings.length; k++) problems.warn(own.warnings[k].path, own.warnings[k].message);
-      if (own.errors.length > 0) {
-        for (let k = 0; k < own.errors.length; k++) problems.warn(own.errors[k].path, own.errors[k].message + " (the entry is left out)");
-        continue;
-      }
-      const id = entry.namespace + "/" + entry.name;
-      if (places.has(id)) {
-        items[i].warn("a second endpoint '" + id + "': the last one counts");
-        entries[places.get(id)] = entry;
-      } else {
-        places.set(id, entries.length);
-        entries.push(entry);
-      }
-      const hostPort = joinHostPort(entry.address, entry.port);
-      if (addresses.has(hostPort) && addresses.get(hostPort) != places.get(id)) items[i].warn("has the address of another endpoint, " + hostPort);
-      addresses.set(hostPort, places.get(id));
+  const items = node.elements();
+  for (let i = 0; i < items.length; i++) {
+    // The entry's own errors must not refuse the whole configuration.
+    const own = new Problems();
+    const entry = readEntry(items[i].reportingTo(own), i);
+    for (let k = 0; k < own.warnings.length; k++) problems.warn(own.warnings[k].path, own.warnings[k].message);
+    if (own.errors.length > 0) {
+      for (let k = 0; k < own.errors.length; k++) problems.warn(own.errors[k].path, own.errors[k].message + " (the entry is left out)");
+      continue;
     }
+    const id = entry.namespace + "/" + entry.name;
+    if (places.has(id)) {
+      items[i].warn("a second endpoint '" + id + "': the last one counts");
+      entries[places.get(id)] = entry;
+    } else {
+      places.set(id, entries.length);
+      entries.push(entry);
+    }
+    const hostPort = joinHostPort(entry.address, entry.port);
+    if (addresses.has(hostPort) && addresses.get(hostPort) != places.get(id)) items[i].warn("has the address of another endpoint, " + hostPort);
+    addresses.set(hostPort, places.get(id));
   }
   if (node.isArray && entries.length == 0) node.warn("there is no endpoint: every request will be refused");
   return tableOf(entries);
@@ -63,10 +61,7 @@ export function readEndpoints(node: Node, problems: Problems): Endpoints {
 function readEntry(node: Node, index: i32): Entry {
   const entry = new Entry();
   entry.index = index;
-  if (!node.fields(["name", "namespace", "address", "port", "labels"], true)) {
-    if (!node.present) node.error("must be an object");
-    return entry;
-  }
+  if (!node.fields(["name", "namespace", "address", "port", "labels"], true)) return entry;
   const addressNode = node.get("address");
   const address = addressNode.text("");
   if (!addressNode.present) addressNode.error("is required");

@@ -35,13 +35,8 @@ export function readFlowControl(node: Node, out: FlowControl): Node {
   readBand(node.get("defaultPriorityBand"));
   readBand(node.get("defaultNegativePriorityBand"));
   const bands = node.get("priorityBands");
-  if (bands.array()) {
-    const items = bands.elements();
-    for (let i = 0; i < items.length; i++) {
-      if (items[i].present) readBand(items[i]);
-      else items[i].error("must be an object");
-    }
-  }
+  const items = bands.elements();
+  for (let i = 0; i < items.length; i++) readBand(items[i]);
   node.textOf("usageLimitPolicyPluginRef", "");
   node.boolOf("enableEviction", false);
   if (node.length > (detector.present ? 1 : 0)) {

@@ -71,10 +71,10 @@ export class Node {
     return this.row >= 0 ? this.doc.count(this.row) : 0;
   }
 
-  /** True for an object. Anything else that is present is reported; `null` and absence are not. */
+  /** True for an object. Anything else that is present is reported; `null` and absence are not, except as an element of a list. */
   object(): bool {
     if (this.isObject) return true;
-    if (this.present) this.error("must be an object");
+    if (this.present || this.index >= 0) this.error("must be an object");
     return false;
   }
 
@@ -121,10 +121,10 @@ export class Node {
     return this.get(name).present;
   }
 
-  /** All elements of a list, in order; none for anything else. */
+  /** All elements of a list, in order; none for anything else, which {@link array} reports. */
   elements(): Array<Node> {
     const out = new Array<Node>();
-    if (!this.isArray) return out;
+    if (!this.array()) return out;
     let i = 0;
     for (let row = this.doc.first(this.row); row >= 0; row = this.doc.next(row)) {
       out.push(new Node(this.doc, row, this, "", i++, this.problems));
@@ -225,7 +225,6 @@ export class Node {
   /** A list of strings; elements of another type are reported and left out. */
   texts(): Array<string> {
     const out = new Array<string>();
-    if (!this.array()) return out;
     const items = this.elements();
     for (let i = 0; i < items.length; i++) {
       if (items[i].isString) out.push(items[i].text(""));

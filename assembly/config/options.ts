@@ -78,13 +78,11 @@ export function readOptions(node: Node): FilterOptions {
   options.scrape.concurrency = scrape.intOf("concurrency", 16, 1, 1024);
 
   const paths = node.get("allowPaths");
-  if (paths.array()) {
-    const items = paths.elements();
-    for (let i = 0; i < items.length; i++) {
-      const path = items[i].text("");
-      if (items[i].isString && isAllowPath(path)) options.allowPaths.push(path);
-      else items[i].error("must be a path like /v1/things, or /v1/things/* for all below it");
-    }
+  const items = paths.elements();
+  for (let i = 0; i < items.length; i++) {
+    const path = items[i].text("");
+    if (items[i].isString && isAllowPath(path)) options.allowPaths.push(path);
+    else if (items[i].isString || !items[i].present) items[i].error("must be a path like /v1/things, or /v1/things/* for all below it");
   }
 
   const tls = node.get("tls");

@@ -120,7 +120,6 @@ function readEnvelope(node: Node): void {
 
 /** `name` or `name=true|false`. */
 function readFeatureGates(node: Node): void {
-  if (!node.array()) return;
   const items = node.elements();
   for (let i = 0; i < items.length; i++) {
     const item = items[i];
@@ -143,14 +142,10 @@ function readFeatureGates(node: Node): void {
 }
 
 function readPlugins(node: Node, config: PickerConfig, build: Build, allowAlpha: bool): void {
-  if (!node.array()) return;
   const items = node.elements();
   for (let i = 0; i < items.length; i++) {
     const item = items[i];
-    if (!item.fields(["type", "name", "parameters"])) {
-      if (!item.present) item.error("must be an object");
-      continue;
-    }
+    if (!item.fields(["type", "name", "parameters"])) continue;
     const typeNode = item.get("type");
     const type = typeNode.text("");
     const nameNode = item.get("name");
@@ -191,11 +186,9 @@ function makePlugin(typeNode: Node, typeName: string, name: string, parameters: 
 }
 
 function readProfiles(node: Node, config: PickerConfig): void {
-  if (node.array()) {
-    const items = node.elements();
-    for (let i = 0; i < items.length; i++) readProfile(items[i], i, config);
-    if (items.length > 0) return;
-  }
+  const items = node.elements();
+  for (let i = 0; i < items.length; i++) readProfile(items[i], i, config);
+  if (items.length > 0) return;
   // Without profiles, one with every instance that has a place in one, in the order of the file (scheduler L12).
   const profile = new Profile("default");
   config.profiles.push(profile);
@@ -206,10 +199,7 @@ function readProfiles(node: Node, config: PickerConfig): void {
 }
 
 function readProfile(node: Node, index: i32, config: PickerConfig): void {
-  if (!node.fields(["name", "plugins"])) {
-    if (!node.present) node.error("must be an object");
-    return;
-  }
+  if (!node.fields(["name", "plugins"])) return;
   const where = "schedulingProfiles[" + index.toString() + "]";
   const nameNode = node.get("name");
   const name = nameNode.text("");
@@ -219,14 +209,10 @@ function readProfile(node: Node, index: i32, config: PickerConfig): void {
   const profile = new Profile(name);
   config.profiles.push(profile);
   const plugins = node.get("plugins");
-  if (!plugins.array()) return;
   const items = plugins.elements();
   for (let i = 0; i < items.length; i++) {
     const item = items[i];
-    if (!item.fields(["pluginRef", "weight"])) {
-      if (!item.present) item.error("must be an object");
-      continue;
-    }
+    if (!item.fields(["pluginRef", "weight"])) continue;
     const weight = item.floatOf("weight", 1, -HUGE, HUGE);
     const refNode = item.get("pluginRef");
     const ref = refNode.text("");
@@ -431,12 +417,9 @@ function readParsers(node: Node, config: PickerConfig): void {
   const old = node.get("parser");
   if (old.present) old.warn("deprecated: use requestHandler.parsers" + (list.length > 0 ? ", which is given and counts" : ""));
   if (old.fields(["pluginRef"]) && list.length == 0) readParser(old.get("pluginRef"), config);
-  if (list.array()) {
-    const items = list.elements();
-    for (let i = 0; i < items.length; i++) {
-      if (items[i].fields(["pluginRef"])) readParser(items[i].get("pluginRef"), config);
-      else if (!items[i].present) items[i].error("must be an object");
-    }
+  const items = list.elements();
+  for (let i = 0; i < items.length; i++) {
+    if (items[i].fields(["pluginRef"])) readParser(items[i].get("pluginRef"), config);
   }
   if (config.parsers.length == 0) {
     for (let i = 0; i < DEFAULT_PARSERS.length; i++) config.parsers.push(DEFAULT_PARSERS[i]);

@@ -134,7 +134,7 @@ function plus(sum: f64, value: f64): f64 {
   return sum == sum ? sum + value : value;
 }
 
-/** The first number in the text, white space in front of it skipped; NaN when there is none, or it is NaN or infinite. */
+/** The first number in the text, white space in front of it skipped; NaN when there is none, or it is NaN or too large for one. */
 export function decimal(at: usize, size: u32): f64 {
   let i: u32 = 0;
   while (i < size && (load<u8>(at + i) == 0x20 || load<u8>(at + i) == 0x09)) i++;
@@ -172,10 +172,9 @@ export function decimal(at: usize, size: u32): f64 {
     }
     scale += negative ? -exponent : exponent;
   }
-  if (scale > 308) return NaN;
-  for (; scale > 0; scale--) value *= 10;
-  for (; scale < 0 && value != 0; scale++) value /= 10;
-  return sign * value;
+  for (; scale > 0 && value != 0 && value < Infinity; scale--) value *= 10;
+  for (; scale < 0 && value != 0 && value < Infinity; scale++) value /= 10;
+  return value < Infinity ? sign * value : NaN;
 }
 
 /** The number behind `label="`; NaN when there is none. */

@@ -28,6 +28,7 @@ export class Fleet {
 
   /** Table position of endpoint `id`; -1 when it is not (or no longer) of the fleet. */
   place(id: u32): i32 {
+    if (!id) return -1;
     let at = (id * 0x9e3779b1) & this.mask;
     while (true) {
       const held = unchecked(this.ids[at]);

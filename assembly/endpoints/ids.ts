@@ -1,6 +1,6 @@
 // Endpoint ids: 32 bits from a counter that never goes back while the process lives, so that what is written under an id (credit, load) can never be taken for another
 // endpoint's. One record for all: whoever configures a higher revision updates it, nobody replaces a higher one.
-import { Space, Store } from "../store";
+import { CREATE, Space, Store } from "../store";
 
 const HEAD: u32 = 16;
 const ENTRY: u32 = 16;
@@ -25,7 +25,8 @@ export class EndpointIds {
 
   /**
    * The ids of the endpoints with the given keys (a hash of name and address each), written to `out`. New keys get new ids; keys that this revision no longer has lose
-   * theirs. Under a record of a higher revision only what is there is read; an endpoint that it does not know has id 0: no credit, no load.
+   * theirs. Under a record of a higher revision only what is there is read; an endpoint that it does not know has id 0: no credit, no load. False: the record could not
+   * be written, and every id is 0.
    */
   assign(keys: StaticArray<u64>, revision: u64, out: StaticArray<u32>): bool {
     const n = keys.length;
@@ -33,19 +34,19 @@ export class EndpointIds {
     const mine = heap.alloc(size);
     let done = false;
     for (let attempt = 0; attempt < RETRIES && !done; attempt++) {
-      let cas: u32 = 0;
+      let cas: u32 = CREATE;
       let next: u32 = 1;
-      let missing = true;
       let all = false;
       let higher = false;
       for (let i = 0; i < n; i++) out[i] = 0;
-      if (this.store.get(Space.Ids, 0) && this.store.size >= HEAD) {
-        const old = changetype<Record>(this.store.at);
-        missing = false;
+      if (this.store.get(Space.Ids, 0)) {
         cas = this.store.cas;
-        next = old.next;
-        higher = old.revision > revision;
-        all = this.match(keys, out) && (old.revision >= revision);
+        if (this.store.size >= HEAD) {
+          const old = changetype<Record>(this.store.at);
+          next = old.next;
+          higher = old.revision > revision;
+          all = this.match(keys, out) && old.revision >= revision;
+        }
       }
       if (all || higher) {
         done = true;
@@ -62,11 +63,10 @@ export class EndpointIds {
         entry.id = out[i];
       }
       record.next = next;
-      if (!this.store.set(Space.Ids, 0, mine, size, cas)) continue;
-      // A write to a missing key succeeds for everybody: the next turn reads back whose it was.
-      if (!missing) done = true;
+      done = this.store.set(Space.Ids, 0, mine, size, cas);
     }
     heap.free(mine);
+    if (!done) for (let i = 0; i < n; i++) out[i] = 0;
     return done;
   }
 

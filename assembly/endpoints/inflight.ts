@@ -3,8 +3,9 @@
 //
 // What makes it true to the request over traps and hot swaps is a second book: each VM writes down what *it* has in flight. A VM that traps takes its streams with it and
 // never releases them; its book goes stale, and the table is made anew from the books of the others. A book is marked (odd `turn`) while its VM is between its own record
-// and the table, and the table's compare-and-set fails for whoever read it before the change, so a healing never counts a change twice or not at all.
-import { Space, Store } from "../store";
+// and the table, and the table's compare-and-set fails for whoever read it before the change, so a healing never counts a change twice or not at all. Which books count is
+// told by the list of VMs: whoever was silent for so long that he may have been taken off it looks there, after his book is written, before he changes the table.
+import { CREATE, Space, Store } from "../store";
 import { Fleet } from "./fleet";
 
 const RETRIES: i32 = 16;
@@ -15,7 +16,7 @@ export const RETIRED_STALE_MS: u64 = 900_000;
 const MAX_VMS: u32 = 512;
 
 const TABLE_HEAD: u32 = 8;
-const SHARE_HEAD: u32 = 32;
+const SHARE_HEAD: u32 = 24;
 
 /** Same layout in the table and in a book. */
 @unmanaged
@@ -25,18 +26,20 @@ export class Flight {
   tokens: u32;
 }
 const FLIGHT: u32 = 12;
+/** Changes of one step: decode, prefill and at most sixteen encoders. */
+const MAX_PENDING: u32 = 64;
+/** Where counts end, so that none of them is read as a negative one. */
+const MOST: i64 = 0x7fffffff;
 
 @unmanaged
 class Share {
   /** Odd while its VM changes the table. */
   turn: u32;
-  dropped: u32;
+  count: u32;
   heartbeatMs: u64;
   module: u32;
-  count: u32;
-  /** Streams are open in this VM. */
+  /** Streams that are open in this VM. */
   streams: u32;
-  private pad: u32;
 }
 
 export class InFlight {
@@ -54,9 +57,8 @@ export class InFlight {
   private table: usize;
   private tableRoom: u32 = 256;
   private tableCas: u32 = 0;
-  private tableMissing: bool = false;
   // The changes of one step.
-  private pending: usize = memory.data(64 * 12, 8);
+  private pending: usize = heap.alloc(MAX_PENDING * FLIGHT);
   private pendingCount: u32 = 0;
 
   /** `module`: any number that differs from module to module. */
@@ -86,55 +88,59 @@ export class InFlight {
     return load<u32>(this.table);
   }
 
-  /** Takes a number for this VM and writes it into the list. */
+  /** Takes a number for this VM and writes it into the list; one that has its number sees to it that it is still there. */
   join(nowMs: u64): void {
+    const number = this.enlist(this.vm);
+    if (number) this.vm = number;
+    this.writeBook(nowMs);
+  }
+
+  /** Puts VM number `wanted`, or a new one for 0, into the list. Returns the number; 0 when every race was lost. */
+  private enlist(wanted: u32): u32 {
     const list = heap.alloc(8 + (MAX_VMS << 2));
-    for (let attempt = 0; attempt < RETRIES; attempt++) {
-      let cas: u32 = 0;
-      let missing = true;
+    let given: u32 = 0;
+    for (let attempt = 0; attempt < RETRIES && !given; attempt++) {
+      let cas: u32 = CREATE;
       let n: u32 = 0;
       let next: u32 = 1;
-      if (this.store.get(Space.Vms, 0) && this.store.size >= 8) {
-        missing = false;
+      if (this.store.get(Space.Vms, 0)) {
         cas = this.store.cas;
-        next = load<u32>(this.store.at);
-        n = min(load<u32>(this.store.at, 4), min((this.store.size - 8) >> 2, MAX_VMS));
-        memory.copy(list + 8, this.store.at + 8, n << 2);
-        let known = false;
-        for (let i: u32 = 0; i < n; i++) if (this.vm && load<u32>(list + 8 + (i << 2)) == this.vm) known = true;
-        if (known) break;
+        if (this.store.size >= 8) {
+          next = load<u32>(this.store.at);
+          n = listed(this.store);
+          memory.copy(list + 8, this.store.at + 8, n << 2);
+          if (wanted && stands(list, n, wanted)) {
+            given = wanted;
+            break;
+          }
+        }
       }
-      const mine = this.vm ? this.vm : next;
+      const mine = wanted ? wanted : next;
       // The oldest entry makes room: it has not been heard of for hundreds of VMs.
       if (n == MAX_VMS) {
         memory.copy(list + 8, list + 12, (MAX_VMS - 1) << 2);
         n--;
       }
-      store<u32>(list, this.vm ? next : next + 1);
+      store<u32>(list, max(next, mine + 1));
       store<u32>(list, n + 1, 4);
       store<u32>(list + 8 + (n << 2), mine);
-      if (!this.store.set(Space.Vms, 0, list, 8 + ((n + 1) << 2), cas)) continue;
-      // On a missing key everybody wins: only a second write, over a record that is there, is one's own. The number stays unused.
-      if (missing) continue;
-      this.vm = mine;
-      break;
+      if (this.store.set(Space.Vms, 0, list, 8 + ((n + 1) << 2), cas)) given = mine;
     }
     heap.free(list);
-    this.writeBook(nowMs);
+    return given;
   }
 
   private writeBook(nowMs: u64): void {
     const share = this.share;
     share.heartbeatMs = nowMs;
     share.streams = this.streams;
-    share.dropped = 0;
     this.beat = nowMs;
     if (this.vm) this.store.set(Space.VmShare, this.vm, this.book, SHARE_HEAD + share.count * FLIGHT, 0);
   }
 
   /** Notes a change of endpoint `id`, to be made with the others of this step by `flush`. Id 0 is nobody. */
   change(id: u32, requests: i32, tokens: i32): void {
-    if (!id || this.pendingCount == 64) return;
+    if (!id || this.pendingCount == MAX_PENDING) return;
     const p = changetype<Flight>(this.pending + this.pendingCount * FLIGHT);
     this.pendingCount++;
     p.id = id;
@@ -147,8 +153,12 @@ export class InFlight {
     const n = this.pendingCount;
     this.pendingCount = 0;
     if (!n) return;
-    if (nowMs > this.beat + (STALE_MS >> 1)) this.revive(nowMs);
+    const silent = nowMs > this.beat + (STALE_MS >> 1);
     this.share.turn++;
+    if (silent) {
+      this.writeBook(nowMs);
+      this.revive(nowMs);
+    }
     for (let i: u32 = 0; i < n; i++) {
       const p = changetype<Flight>(this.pending + i * FLIGHT);
       this.applyToBook(p.id, <i32>p.requests, <i32>p.tokens);
@@ -196,14 +206,14 @@ export class InFlight {
 
   private readTable(): void {
     let n: u32 = 0;
-    this.tableCas = 0;
-    this.tableMissing = true;
-    if (this.store.get(Space.InFlight, 0) && this.store.size >= TABLE_HEAD) {
-      this.tableMissing = false;
+    this.tableCas = CREATE;
+    if (this.store.get(Space.InFlight, 0)) {
       this.tableCas = this.store.cas;
-      n = min(load<u32>(this.store.at), (this.store.size - TABLE_HEAD) / FLIGHT);
-      this.growTable(n + 64);
-      memory.copy(this.table + TABLE_HEAD, this.store.at + TABLE_HEAD, n * FLIGHT);
+      if (this.store.size >= TABLE_HEAD) {
+        n = min(load<u32>(this.store.at), (this.store.size - TABLE_HEAD) / FLIGHT);
+        this.growTable(n + 64);
+        memory.copy(this.table + TABLE_HEAD, this.store.at + TABLE_HEAD, n * FLIGHT);
+      }
     }
     store<u64>(this.table, n);
   }
@@ -239,16 +249,7 @@ export class InFlight {
   }
 
   private writeTable(): bool {
-    const ok = this.store.set(Space.InFlight, 0, this.table, TABLE_HEAD + this.tableCount * FLIGHT, this.tableCas);
-    // A write to a missing key succeeds for everybody: make the empty record first, then change it like any other.
-    return ok && !this.tableMissing;
-  }
-
-  /** The empty table, so that the first change is a change of an existing record. */
-  create(): void {
-    if (this.store.get(Space.InFlight, 0)) return;
-    store<u64>(this.table, 0);
-    this.store.set(Space.InFlight, 0, this.table, TABLE_HEAD, 0);
+    return this.store.set(Space.InFlight, 0, this.table, TABLE_HEAD + this.tableCount * FLIGHT, this.tableCas);
   }
 
   /**
@@ -263,23 +264,19 @@ export class InFlight {
       const f = changetype<Flight>(this.store.at + TABLE_HEAD + i * FLIGHT);
       const place = fleet.place(f.id);
       if (place < 0) continue;
-      unchecked((requests[place] = <i32>f.requests));
-      unchecked((tokens[place] = <i32>f.tokens));
+      unchecked((requests[place] = <i32>min<u32>(f.requests, <u32>MOST)));
+      unchecked((tokens[place] = <i32>min<u32>(f.tokens, <u32>MOST)));
     }
   }
 
-  /** This VM was silent for so long that its share may have been dropped: put it back before it is changed. */
+  /**
+   * This VM was silent for so long that it may have been taken off the list, and its share with it: puts both back. Its book is marked and written; who takes it off from
+   * now on sees that and puts it back himself.
+   */
   private revive(nowMs: u64): void {
-    if (!this.vm) {
-      this.join(nowMs);
-      return;
-    }
-    if (!this.store.get(Space.VmShare, this.vm) || this.store.size < SHARE_HEAD) return;
-    if (!changetype<Share>(this.store.at).dropped) return;
+    if (this.isListed()) return;
     this.join(nowMs);
     const share = this.share;
-    share.turn++;
-    this.writeBook(nowMs);
     for (let attempt = 0; attempt < RETRIES; attempt++) {
       this.readTable();
       for (let i: u32 = 0; i < share.count; i++) {
@@ -288,14 +285,21 @@ export class InFlight {
       }
       if (this.writeTable()) break;
     }
-    share.turn++;
-    this.writeBook(nowMs);
+  }
+
+  private isListed(): bool {
+    if (!this.vm || !this.store.get(Space.Vms, 0) || this.store.size < 8) return false;
+    return stands(this.store.at, listed(this.store), this.vm);
   }
 
   /** On every tick: this VM lives. */
   refresh(nowMs: u64): void {
-    if (nowMs > this.beat + (STALE_MS >> 1)) this.revive(nowMs);
-    if (!this.vm) this.join(nowMs);
+    if (!this.isListed()) {
+      this.share.turn++;
+      this.writeBook(nowMs);
+      this.revive(nowMs);
+      this.share.turn++;
+    }
     this.writeBook(nowMs);
   }
 
@@ -311,7 +315,7 @@ export class InFlight {
       heap.free(was);
       return false;
     }
-    const vms = min(load<u32>(this.store.at, 4), min((this.store.size - 8) >> 2, MAX_VMS));
+    const vms = listed(this.store);
     const list = heap.alloc(8 + (MAX_VMS << 2));
     memory.copy(list, this.store.at, 8 + (vms << 2));
     const listCas = this.store.cas;
@@ -319,7 +323,8 @@ export class InFlight {
     store<u64>(this.table, 0);
     let kept: u32 = 0;
     let calm = true;
-    const gone = heap.alloc(MAX_VMS << 2);
+    // Number and book of those who are gone.
+    const gone = heap.alloc(MAX_VMS << 3);
     let goneCount: u32 = 0;
     for (let v: u32 = 0; v < vms && calm; v++) {
       const vm = load<u32>(list + 8 + (v << 2));
@@ -332,7 +337,8 @@ export class InFlight {
       const limit = share.module == this.module ? STALE_MS : RETIRED_STALE_MS;
       const silent = nowMs > share.heartbeatMs + limit;
       if (silent || (!share.count && nowMs > share.heartbeatMs + STALE_MS)) {
-        store<u32>(gone + (goneCount++ << 2), vm);
+        store<u32>(gone + (goneCount << 3), vm);
+        store<u32>(gone + (goneCount++ << 3), this.store.cas, 4);
         continue;
       }
       if (share.turn & 1) {
@@ -354,10 +360,9 @@ export class InFlight {
         done = this.writeTable();
         if (done) this.healed++;
       }
-      if (done && goneCount) {
-        for (let g: u32 = 0; g < goneCount; g++) this.drop(load<u32>(gone + (g << 2)));
-        store<u32>(list, kept, 4);
-        this.store.set(Space.Vms, 0, list, 8 + (kept << 2), listCas);
+      store<u32>(list, kept, 4);
+      if (done && goneCount && this.store.set(Space.Vms, 0, list, 8 + (kept << 2), listCas)) {
+        for (let g: u32 = 0; g < goneCount; g++) this.close(load<u32>(gone + (g << 3)), load<u32>(gone + (g << 3), 4));
       }
     }
     heap.free(gone);
@@ -366,14 +371,10 @@ export class InFlight {
     return done;
   }
 
-  private drop(vm: u32): void {
-    if (!this.store.get(Space.VmShare, vm) || this.store.size < SHARE_HEAD) return;
-    const head = memory.data(SHARE_HEAD, 8);
-    memory.copy(head, this.store.at, SHARE_HEAD);
-    const share = changetype<Share>(head);
-    share.dropped = 1;
-    share.count = 0;
-    this.store.set(Space.VmShare, vm, head, SHARE_HEAD, this.store.cas);
+  /** VM number `vm` has been taken off the list: its book is emptied, unless it has been written since it was found stale; then that VM lives. */
+  private close(vm: u32, cas: u32): void {
+    const empty = memory.data(SHARE_HEAD, 8);
+    if (!this.store.set(Space.VmShare, vm, empty, SHARE_HEAD, cas)) this.enlist(vm);
   }
 
   private copyTable(): usize {
@@ -399,10 +400,19 @@ export class InFlight {
   }
 }
 
-/** No count goes below zero. */
+/** No count goes below zero, or so far up that it would be read as less. */
 function add(f: Flight, requests: i32, tokens: i32): void {
-  const r = <i64>f.requests + requests;
-  const t = <i64>f.tokens + tokens;
-  f.requests = r < 0 ? 0 : <u32>r;
-  f.tokens = t < 0 ? 0 : <u32>t;
+  f.requests = <u32>min(max<i64>(<i64>f.requests + requests, 0), MOST);
+  f.tokens = <u32>min(max<i64>(<i64>f.tokens + tokens, 0), MOST);
+}
+
+/** How many numbers the list of VMs holds that has just been read; at least 8 bytes of it are there. */
+function listed(from: Store): u32 {
+  return min(load<u32>(from.at, 4), min((from.size - 8) >> 2, MAX_VMS));
+}
+
+/** Whether `vm` is one of the `n` numbers in `list`. */
+function stands(list: usize, n: u32, vm: u32): bool {
+  for (let i: u32 = 0; i < n; i++) if (load<u32>(list + 8 + (i << 2)) == vm) return true;
+  return false;
 }

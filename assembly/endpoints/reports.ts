@@ -1,5 +1,5 @@
 // Connect failures that Envoy saw on the way to a picked pod, told by any VM to the lease holder, for whom each counts as a failed scrape.
-import { Space, Store } from "../store";
+import { CREATE, Space, Store } from "../store";
 
 const MARK: u64 = 1;
 const MAX: u32 = 64;
@@ -10,7 +10,7 @@ const copy = memory.data(MAX * 4, 8);
 export function reportFailure(to: Store, id: u32): void {
   for (let attempt = 0; attempt < RETRIES; attempt++) {
     let n: u32 = 0;
-    let cas: u32 = 0;
+    let cas: u32 = CREATE;
     if (to.get(Space.Marks, MARK)) {
       n = min<u32>(to.size >> 2, MAX);
       memory.copy(copy, to.at, n << 2);

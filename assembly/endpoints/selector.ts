@@ -59,7 +59,6 @@ export class LabelSelector {
     }
 
     const expressions = node.get("matchExpressions");
-    if (!expressions.array()) return selector;
     const items = expressions.elements();
     for (let i = 0; i < items.length; i++) readExpression(items[i], selector);
     return selector;
@@ -81,10 +80,7 @@ function readValue(node: Node): string {
 }
 
 function readExpression(node: Node, selector: LabelSelector): void {
-  if (!node.fields(["key", "operator", "values"])) {
-    if (!node.present) node.error("must be an object");
-    return;
-  }
+  if (!node.fields(["key", "operator", "values"])) return;
   const keyNode = node.get("key");
   const key = keyNode.text("");
   if (keyNode.isString || !keyNode.present) {
@@ -92,14 +88,12 @@ function readExpression(node: Node, selector: LabelSelector): void {
   }
   const valuesNode = node.get("values");
   const values = new Array<string>();
-  if (valuesNode.array()) {
-    const items = valuesNode.elements();
-    for (let i = 0; i < items.length; i++) values.push(readValue(items[i]));
-  }
+  const items = valuesNode.elements();
+  for (let i = 0; i < items.length; i++) values.push(readValue(items[i]));
   const operatorNode = node.get("operator");
   const word = operatorNode.text("");
   if (word == "In" || word == "NotIn") {
-    if (valuesNode.length == 0) valuesNode.error("must not be empty with the operator " + word);
+    if (valuesNode.length == 0 && (valuesNode.isArray || !valuesNode.present)) valuesNode.error("must not be empty with the operator " + word);
     selector.add(key, word == "In" ? Operator.In : Operator.NotIn, values);
   } else if (word == "Exists" || word == "DoesNotExist") {
     if (values.length > 0) valuesNode.error("must be empty with the operator " + word);

@@ -4,7 +4,7 @@ import { nowMs, random64, SharedStore } from "../host";
 import { PrefixIndex } from "../prefix";
 import { RequestView, Scanner } from "../request";
 import { RequestFacts } from "../scheduling/request";
-import { Space, Store } from "../store";
+import { CREATE, Space, Store } from "../store";
 import { moduleNumber } from "../version";
 import { Stats } from "./stats";
 
@@ -30,7 +30,6 @@ export class Vm {
     const store = new SharedStore();
     const inflight = new InFlight(store, moduleNumber());
     this.secret = sharedSecret(store);
-    inflight.create();
     inflight.join(nowMs());
     this.store = store;
     this.inflight = inflight;
@@ -64,7 +63,7 @@ export class Vm {
 function sharedSecret(store: Store): u64 {
   const at = memory.data(8, 8);
   for (let attempt = 0; attempt < 4; attempt++) {
-    // A write to a missing key succeeds for everybody, so what is read back is what counts.
+    // What is read back is what counts: another VM may have been first.
     if (store.get(Space.Secret, 0) && store.size == 8) return load<u64>(store.at);
     writeSecret(store, at);
   }
@@ -73,7 +72,7 @@ function sharedSecret(store: Store): u64 {
 
 function writeSecret(to: Store, at: usize): void {
   store<u64>(at, random64() | 1);
-  to.set(Space.Secret, 0, at, 8, 0);
+  to.set(Space.Secret, 0, at, 8, CREATE);
 }
 
 let instance: Vm | null = null;

@@ -1,7 +1,7 @@
 // One endpoint's least-recently-used order without a list: at most 64 ranges of generations, each with the number of blocks whose last touch lies in it.
 // A range closes when it holds a sixteenth of the capacity; when there are too many, the two neighbours with the smallest sum become one; the oldest is dropped only
 // when the live total passes the capacity, and then its entries are dead wherever they stand.
-import { Space, Store } from "../store";
+import { CREATE, Space, Store } from "../store";
 
 /** One range: generations from `first` up to the next range's. */
 @unmanaged
@@ -26,8 +26,8 @@ class Change {
 
 /** Generations of one endpoint while a request is credited to it: `open`, any number of `move` and `add`, `commit`. */
 export class Generations {
-  private record: usize = memory.data(SIZE, 8);
-  private changes: usize = memory.data(MAX_CHANGES * 8, 8);
+  private record: usize = heap.alloc(SIZE);
+  private changes: usize = heap.alloc(MAX_CHANGES << 3);
   private changeCount: u32 = 0;
   private added: u32 = 0;
   private id: u32 = 0;
@@ -49,16 +49,16 @@ export class Generations {
   }
 
   private read(): u32 {
-    let cas: u32 = 0;
+    let cas: u32 = CREATE;
     const record = this.record;
-    if (this.store.get(Space.PrefixGenerations, this.id) && this.store.size >= HEAD + 8 && this.store.size <= SIZE) {
-      memory.copy(record, this.store.at, this.store.size);
+    store<u64>(record, 1);
+    this.range(0).first = 1;
+    this.range(0).blocks = 0;
+    if (this.store.get(Space.PrefixGenerations, this.id)) {
       cas = this.store.cas;
-    } else {
-      store<u32>(record, 1);
-      store<u32>(record, 0, 4);
-      this.range(0).first = 1;
-      this.range(0).blocks = 0;
+      const n = this.store.size >= HEAD ? load<u32>(this.store.at) : 0;
+      // A record that does not add up is a new endpoint's, and written over.
+      if (n && n <= MAX_RANGES && this.store.size == HEAD + (n << 3)) memory.copy(record, this.store.at, this.store.size);
     }
     const count = this.count;
     this.current = this.range(count - 1).first;

@@ -1,17 +1,16 @@
 // The prefix index: which endpoint holds how many blocks of a prompt, from its start without a gap. A radix tree of runs (see slot.ts) over a fixed number of
 // shared-data slots. A run is up to 64 consecutive blocks that no two known prompts divide; where a prompt leaves a run in its middle the run is cut there, so a system
 // prompt that ten thousand conversations share is stored, and counted, once.
-import { Space, Store } from "../store";
+import { CREATE, Space, Store } from "../store";
 import { Fleet } from "../endpoints/fleet";
 import { Generations } from "./generations";
-import { APART, CLOSED, ENTRY, Entry, findRun, holdersKey, Run, RUN_BLOCKS, RUN_ENTRIES, RUN_HEAD, SLOT_BYTES, SlotEditor, spread, TAIL } from "./slot";
+import { findHolders, Holders, holdersAt, MAX_HOLDERS } from "./holders";
+import { APART, CLOSED, ENTRY, Entry, findRun, holdersTag, Run, RUN_BLOCKS, RUN_ENTRIES, RUN_HEAD, SLOT_BYTES, SlotEditor, spread, TAIL } from "./slot";
 
 /** Retries of a write that lost its race against another worker; then this request leaves no trace in that run. */
 const RETRIES: i32 = 4;
 /** Slots of one look-up that the following update need not read again. */
 const PATH: u32 = 64;
-/** Endpoints of one run at most; further ones get no credit for it. */
-const MAX_HOLDERS: u32 = 4096;
 
 @unmanaged
 class Step {
@@ -29,11 +28,15 @@ export class PrefixIndex {
   private editor: SlotEditor = new SlotEditor();
   private generations: Generations;
   private other: Generations;
-  private path: usize = memory.data(PATH * offsetof<Step>(), 8);
+  private path: usize = heap.alloc(PATH * offsetof<Step>());
   private pathCount: u32 = 0;
-  private holdersAt: usize = heap.alloc(MAX_HOLDERS * ENTRY);
-  private holders: u32 = 0;
-  private holdersCas: u32 = 0;
+  private holders: Holders = new Holders();
+  /** Hashes of the run that is being cut off. */
+  private scratch: usize = heap.alloc(RUN_BLOCKS << 2);
+  /** Entries of the runs that the next write takes out of their slot, and how many runs had to make room. */
+  private gone: usize = heap.alloc(MAX_HOLDERS * ENTRY);
+  private goneCount: u32 = 0;
+  private goneRuns: u32 = 0;
   /** Of the record that `readSlot` found. */
   private cas: u32 = 0;
 
@@ -90,11 +93,8 @@ export class PrefixIndex {
       let at = run.entriesAt;
       let n: u32 = run.entries;
       if (run.flags & APART) {
-        n = 0;
-        if (this.store.get(Space.PrefixHolders, holdersKey(run))) {
-          at = this.store.at;
-          n = this.store.size / ENTRY;
-        }
+        n = findHolders(this.store, run, this.slots);
+        at = holdersAt;
       }
       let onward = false;
       for (; n; n--, at += ENTRY) {
@@ -114,6 +114,8 @@ export class PrefixIndex {
 
   /** Loads slot `slot` into the editor, from the look-up's path the first time. */
   private readSlot(slot: u32, fresh: bool): void {
+    this.goneCount = 0;
+    this.goneRuns = 0;
     if (!fresh) {
       for (let i: u32 = 0; i < this.pathCount; i++) {
         const step = changetype<Step>(this.path + i * offsetof<Step>());
@@ -128,17 +130,28 @@ export class PrefixIndex {
       this.cas = this.store.cas;
     } else {
       this.editor.clear();
-      this.cas = 0;
+      this.cas = CREATE;
     }
   }
 
+  /** Writes the editor's slot; what was evicted from it leaves the counts only when it is really gone. */
   private writeSlot(slot: u32): bool {
     // The path's copy of this slot is old now, whether or not this write is the one that made it so.
     for (let i: u32 = 0; i < this.pathCount; i++) {
       const step = changetype<Step>(this.path + i * offsetof<Step>());
       if (step.slot == slot) step.slot = u32.MAX_VALUE;
     }
-    return this.store.set(Space.PrefixSlot, slot, this.editor.at, this.editor.size, this.cas);
+    if (!this.store.set(Space.PrefixSlot, slot, this.editor.at, this.editor.size, this.cas)) return false;
+    this.evictions += this.goneRuns;
+    this.goneRuns = 0;
+    for (let i: u32 = 0; i < this.goneCount; i++) {
+      const entry = changetype<Entry>(this.gone + i * ENTRY);
+      this.other.open(entry.id);
+      this.other.move(entry.generation, entry.held);
+      this.other.commit(u32.MAX_VALUE);
+    }
+    this.goneCount = 0;
+    return true;
   }
 
   /**
@@ -182,10 +195,10 @@ export class PrefixIndex {
       // The prompt goes on behind what it has in common with the run.
       let grow = m == blocks && !(run.flags & CLOSED);
       if (m < blocks) {
-        if (m == blocks - 1 && run.flags & TAIL && !(run.flags & CLOSED)) {
-          // A conversation's next turn: the partial block of the last one has been filled up.
+        if (m == blocks - 1 && (run.flags & (TAIL | CLOSED | APART)) == TAIL) {
+          // A conversation's next turn: the partial block of the last one has been filled up. (With more endpoints than the slot keeps it is cut off like any other.)
           editor.resize(run, m);
-          this.trim(run, m);
+          this.trim(run, m, id);
           grow = true;
         } else {
           if (!this.cut(slot, run, m, fleet, now)) return 0;
@@ -205,20 +218,20 @@ export class PrefixIndex {
           else run.flags &= ~TAIL;
           changed = true;
         }
-      } else if (!(run.flags & CLOSED)) {
-        run.flags |= CLOSED;
-        changed = true;
       }
     }
     return this.touch(slot, run, id, held, changed, fleet, now) ? held : 0;
   }
 
-  /** Entries of a run that has become shorter. The blocks that its other endpoints lose this way stay in their counts until the next walk. */
-  private trim(run: Run, blocks: u32): void {
+  /**
+   * Entries of a run that has become shorter, but for that of endpoint `but`, which is about to hold more. The blocks that other endpoints lose this way stay in their
+   * counts until the next walk.
+   */
+  private trim(run: Run, blocks: u32, but: u32): void {
     if (run.flags & APART) return; // `held` is read as at most the run's length
     for (let e: u32 = 0; e < <u32>run.entries; e++) {
       const entry = run.entry(e);
-      if (entry.held > blocks) entry.held = blocks;
+      if (entry.held > blocks && entry.id != but) entry.held = blocks;
     }
   }
 
@@ -323,8 +336,8 @@ export class PrefixIndex {
       const run = changetype<Run>(victim);
       if (dead) pass = -1;
       else {
-        this.evictions++;
-        this.giveBack(run, fleet);
+        this.goneRuns++;
+        this.leave(run, fleet);
       }
       if (kept > victim) kept -= run.bytes;
       editor.removeRun(run);
@@ -339,21 +352,23 @@ export class PrefixIndex {
     return false;
   }
 
-  /** A run goes: its blocks leave the counts of those who held them. */
-  private giveBack(run: Run, fleet: Fleet): void {
+  /** A run goes: its blocks leave the counts of those who held them, as soon as the slot has been written. */
+  private leave(run: Run, fleet: Fleet): void {
     let at = run.entriesAt;
     let n: u32 = run.entries;
     if (run.flags & APART) {
-      this.readHolders(holdersKey(run));
-      at = this.holdersAt;
-      n = this.holders;
+      n = findHolders(this.store, run, this.slots);
+      at = holdersAt;
     }
     for (; n; n--, at += ENTRY) {
       const entry = changetype<Entry>(at);
-      if (fleet.live(entry.id, entry.generation) < 0) continue;
-      this.other.open(entry.id);
-      this.other.move(entry.generation, min<u32>(entry.held, run.blocks));
-      this.other.commit(u32.MAX_VALUE);
+      // More than there is room for stay in the counts until the next walk.
+      if (this.goneCount == MAX_HOLDERS || fleet.live(entry.id, entry.generation) < 0) continue;
+      const to = changetype<Entry>(this.gone + this.goneCount * ENTRY);
+      this.goneCount++;
+      to.id = entry.id;
+      to.generation = entry.generation;
+      to.held = min<u32>(entry.held, run.blocks);
     }
   }
 
@@ -372,24 +387,21 @@ export class PrefixIndex {
     const tailBlocks = blocks - m;
     const hashes = this.scratch;
     memory.copy(hashes, changetype<usize>(run) + RUN_HEAD + (m << 2), tailBlocks << 2);
-    if (flags & APART) {
-      this.readHolders(holdersKey(run));
-    } else {
-      memory.copy(this.holdersAt, run.entriesAt, <u32>run.entries * ENTRY);
-      this.holders = run.entries;
-    }
+    const holders = this.holders;
+    if (flags & APART) holders.read(this.store, holdersTag(run), this.slots);
+    else holders.take(run.entriesAt, run.entries);
     let n: u32 = 0;
-    for (let e: u32 = 0; e < this.holders; e++) {
-      const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+    for (let e: u32 = 0; e < holders.count; e++) {
+      const entry = holders.entry(e);
       const held = min(entry.held, blocks);
       if (held <= m || fleet.live(entry.id, entry.generation) < 0) continue;
-      const to = changetype<Entry>(this.holdersAt + n * ENTRY);
+      const to = holders.entry(n);
       to.id = entry.id;
       to.generation = entry.generation;
       to.held = held - m;
       n++;
     }
-    this.holders = n;
+    holders.count = n;
     if (n) {
       const tailStart = start + m;
       const tailSlot = this.slotOf(root, tailStart, load<u32>(hashes));
@@ -397,7 +409,10 @@ export class PrefixIndex {
       for (let attempt = 0; attempt < RETRIES && !written; attempt++) {
         this.readSlot(tailSlot, true);
         const old = editor.find(root, tailStart, load<u32>(hashes));
-        if (old) editor.removeRun(old);
+        if (old) {
+          this.leave(old, fleet);
+          editor.removeRun(old);
+        }
         const apart = n > RUN_ENTRIES;
         let keep: Run | null = null;
         // In one slot with the run that is being cut: that one must not be evicted for its own tail.
@@ -408,10 +423,10 @@ export class PrefixIndex {
         tail.flags = flags & (TAIL | CLOSED);
         if (apart) {
           tail.flags |= APART;
-          if (!this.store.set(Space.PrefixHolders, holdersKey(tail), this.holdersAt, n * ENTRY, 0)) continue;
+          if (!holders.replace(this.store, holdersTag(tail), this.slots)) continue;
         } else {
           for (let e: u32 = 0; e < n; e++) {
-            const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+            const entry = holders.entry(e);
             editor.addEntry(tail, entry.id, entry.generation, entry.held);
           }
         }
@@ -423,26 +438,16 @@ export class PrefixIndex {
     const again = editor.find(root, start, hash0);
     if (!again || <u32>again.blocks != blocks) return false;
     editor.resize(again, m);
-    this.trim(again, m);
+    this.trim(again, m, 0);
     again.flags = (again.flags & APART) | CLOSED;
     again.touched = now;
     return this.writeSlot(slot);
   }
-  private scratch: usize = memory.data(RUN_BLOCKS << 2, 8);
-
-  private readHolders(key: u64): void {
-    this.holders = 0;
-    this.holdersCas = 0;
-    if (!this.store.get(Space.PrefixHolders, key)) return;
-    this.holders = min<u32>(this.store.size / ENTRY, MAX_HOLDERS);
-    memory.copy(this.holdersAt, this.store.at, this.holders * ENTRY);
-    this.holdersCas = this.store.cas;
-  }
 
   /** The run's entries move to a record of their own. */
   private moveApart(run: Run): bool {
-    const n = <u32>run.entries;
-    if (!this.store.set(Space.PrefixHolders, holdersKey(run), run.entriesAt, n * ENTRY, 0)) return false;
+    this.holders.take(run.entriesAt, run.entries);
+    if (!this.holders.replace(this.store, holdersTag(run), this.slots)) return false;
     while (run.entries) this.editor.removeEntry(run, <u32>run.entries - 1);
     run.flags |= APART;
     return true;
@@ -451,43 +456,44 @@ export class PrefixIndex {
   private touchApart(slot: u32, run: Run, id: u32, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
     const generations = this.generations;
     const current = generations.current;
+    const holders = this.holders;
     // Making room may move the run.
-    const key = holdersKey(run);
+    const tag = holdersTag(run);
     const blocks: u32 = run.blocks;
     if (changed) {
       run.touched = now;
       if (!this.fitAndWrite(slot, run, fleet)) return false;
     }
     for (let attempt = 0; attempt < RETRIES; attempt++) {
-      this.readHolders(key);
+      holders.read(this.store, tag, this.slots);
       let found: i32 = -1;
       let n: u32 = 0;
-      for (let e: u32 = 0; e < this.holders; e++) {
-        const entry = changetype<Entry>(this.holdersAt + e * ENTRY);
+      for (let e: u32 = 0; e < holders.count; e++) {
+        const entry = holders.entry(e);
         if (entry.id == id) found = <i32>n;
         else if (fleet.live(entry.id, entry.generation) < 0) continue;
-        if (n != e) memory.copy(this.holdersAt + n * ENTRY, changetype<usize>(entry), ENTRY);
+        if (n != e) memory.copy(changetype<usize>(holders.entry(n)), changetype<usize>(entry), ENTRY);
         n++;
       }
-      this.holders = n;
+      holders.count = n;
       let oldHeld: u32 = 0;
       let oldGeneration: u32 = 0;
       let entry: Entry;
       if (found >= 0) {
-        entry = changetype<Entry>(this.holdersAt + found * ENTRY);
+        entry = holders.entry(found);
         oldGeneration = entry.generation;
         oldHeld = oldGeneration >= generations.floor ? min<u32>(entry.held, blocks) : 0;
         if (oldHeld >= held && oldGeneration == current) return true;
       } else {
         if (n == MAX_HOLDERS) return true;
-        entry = changetype<Entry>(this.holdersAt + n * ENTRY);
+        entry = holders.entry(n);
         entry.id = id;
-        this.holders = n + 1;
+        holders.count = n + 1;
       }
       entry.generation = current;
       entry.held = max(oldHeld, held);
       const newHeld = entry.held;
-      if (!this.store.set(Space.PrefixHolders, key, this.holdersAt, this.holders * ENTRY, this.holdersCas)) continue;
+      if (!holders.write(this.store, this.slots)) continue;
       if (oldHeld) generations.move(oldGeneration, oldHeld);
       generations.add(newHeld);
       return true;
@@ -516,7 +522,7 @@ const floorsAt = memory.data(FLOORS_MAX * 8, 8);
 export function raiseFloor(to: Store, id: u32, floor: u32): void {
   for (let attempt = 0; attempt < RETRIES; attempt++) {
     let n: u32 = 0;
-    let cas: u32 = 0;
+    let cas: u32 = CREATE;
     if (to.get(Space.PrefixFloors, 0)) {
       n = min<u32>(to.size >> 3, FLOORS_MAX - 1);
       memory.copy(floorsAt, to.at, n << 3);

@@ -71,22 +71,39 @@ export function spread(h: u64): u64 {
   return h ^ (h >> 32);
 }
 
-/** Key of the record that holds the entries of an APART run. */
-export function holdersKey(run: Run): u64 {
+/** What the record of an APART run's entries begins with, and where it is found (holders.ts). */
+export function holdersTag(run: Run): u64 {
   return spread(run.root ^ spread((<u64>run.start << 32) | <u64>run.hash(0)));
 }
 
-/** The run in the record `[at, at+size)`, or null. A record that does not add up holds none. */
+/** Number of runs in the record `[at, at+size)`; 0 when it is too short to hold any. */
+export function runsIn(at: usize, size: u32): u32 {
+  return size < SLOT_HEAD ? 0 : <u32>load<u8>(at);
+}
+
+export function firstRun(at: usize): usize {
+  return at + SLOT_HEAD;
+}
+
+/** Where the run at `p` ends, in a record that ends at `end`; 0 when there is no whole run. What is read from shared data is believed no further than this. */
+export function runEnd(p: usize, end: usize): usize {
+  if (p + RUN_HEAD > end) return 0;
+  const run = changetype<Run>(p);
+  if (!run.blocks || run.blocks > RUN_BLOCKS || run.entries > RUN_ENTRIES) return 0;
+  const next = p + run.bytes;
+  return next > end ? 0 : next;
+}
+
+/** The run in the record `[at, at+size)`, or null. A record that does not add up holds none behind the place where it breaks. */
 export function findRun(at: usize, size: u32, root: u64, start: u32, hash: u32): Run | null {
-  if (size < SLOT_HEAD) return null;
-  let p = at + SLOT_HEAD;
+  let p = firstRun(at);
   const end = at + size;
-  for (let n = <u32>load<u8>(at); n; n--) {
-    if (p + RUN_HEAD > end) return null;
+  for (let n = runsIn(at, size); n; n--) {
+    const next = runEnd(p, end);
+    if (!next) return null;
     const run = changetype<Run>(p);
-    p += run.bytes;
-    if (p > end) return null;
-    if (run.root == root && run.start == start && run.blocks && run.hash(0) == hash) return run;
+    if (run.root == root && run.start == start && run.hash(0) == hash) return run;
+    p = next;
   }
   return null;
 }
@@ -94,19 +111,28 @@ export function findRun(at: usize, size: u32, root: u64, start: u32, hash: u32):
 /** One slot in private memory, to be changed and written back. */
 export class SlotEditor {
   /** Room for one run more than a slot holds, so that an edit may overflow before something is evicted. */
-  readonly at: usize = memory.data(SLOT_BYTES + 2048, 8);
+  readonly at: usize = heap.alloc(SLOT_BYTES + 2048);
   size: u32 = SLOT_HEAD;
+
+  constructor() {
+    this.clear();
+  }
 
   clear(): void {
     store<u32>(this.at, 0);
     this.size = SLOT_HEAD;
   }
 
+  /** Takes over the record `[from, from+size)`; one that does not add up is an empty slot, because what moves runs about relies on it. */
   load(from: usize, size: u32): void {
-    if (size < SLOT_HEAD || size > SLOT_BYTES) {
-      this.clear();
-      return;
+    this.clear();
+    if (size > SLOT_BYTES) return;
+    let p = firstRun(from);
+    for (let n = runsIn(from, size); n; n--) {
+      p = runEnd(p, from + size);
+      if (!p) return;
     }
+    if (p != from + size) return;
     memory.copy(this.at, from, size);
     this.size = size;
   }
@@ -122,7 +148,7 @@ export class SlotEditor {
   }
 
   first(): usize {
-    return this.at + SLOT_HEAD;
+    return firstRun(this.at);
   }
 
   private shift(from: usize, by: i32): void {

@@ -2,7 +2,8 @@
 import { Space, Store } from "../store";
 import { Fleet } from "../endpoints/fleet";
 import { Generations, MAX_RANGES } from "./generations";
-import { APART, ENTRY, Entry, holdersKey, Run } from "./slot";
+import { findHolders, holdersAt } from "./holders";
+import { APART, ENTRY, Entry, firstRun, Run, runEnd, runsIn } from "./slot";
 
 const RANGES: i32 = <i32>MAX_RANGES + 1;
 
@@ -48,13 +49,13 @@ export class IndexWalk {
     for (; this.next < end; this.next++) {
       if (!this.store.get(Space.PrefixSlot, this.next)) continue;
       const at = this.store.at;
-      const stop = at + this.store.size;
-      let p = at + 4;
-      for (let n = <u32>load<u8>(at); n && p + 20 <= stop; n--) {
-        const run = changetype<Run>(p);
-        p += run.bytes;
-        if (p > stop) break;
-        this.countRun(run, fleet);
+      const end = at + this.store.size;
+      let p = firstRun(at);
+      for (let n = runsIn(at, this.store.size); n; n--) {
+        const next = runEnd(p, end);
+        if (!next) break;
+        this.countRun(changetype<Run>(p), fleet);
+        p = next;
       }
     }
     if (this.next < this.slots) return false;
@@ -69,9 +70,8 @@ export class IndexWalk {
     let n: u32 = run.entries;
     const blocks: u32 = run.blocks;
     if (run.flags & APART) {
-      if (!this.store.get(Space.PrefixHolders, holdersKey(run))) return;
-      at = this.store.at;
-      n = this.store.size / ENTRY;
+      n = findHolders(this.store, run, this.slots);
+      at = holdersAt;
     }
     for (; n; n--, at += ENTRY) {
       const entry = changetype<Entry>(at);

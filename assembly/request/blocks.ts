@@ -1,7 +1,7 @@
 // The prompt as blocks of tokens: content hashes of fixed-size blocks, made while the text streams through.
 //
 // A token is four bytes of decoded text (scheduler §4.1), or one id where the client sent ids. Content hashes do not depend on what stands before a block; the chain
-// that makes them prefix keys is laid over them when the body has ended (keys.ts), because what is mixed into it (model, salt, tools, roles) may stand behind the text.
+// that makes them prefix keys is laid over them when the body has ended (view.ts), because what is mixed into it (model, salt, tools, roles) may stand behind the text.
 import { K1, K2, K3, step } from "./hash";
 
 /** One prompt: `completions` may carry several, each hashed and matched on its own (scheduler PX-15). */
@@ -26,7 +26,6 @@ export class Salt {
 export class SinkMark {
   blocks: u32;
   salts: u32;
-  segments: u32;
   filled: u32;
   position: u32;
   wordSize: u32;
@@ -34,8 +33,11 @@ export class SinkMark {
   acc: u64;
 }
 
-const MAX_SEGMENTS: u32 = 4096;
+/** Prompts of one body that are keyed; further ones are counted only. */
+export const MAX_SEGMENTS: u32 = 64;
 const MAX_SALTS: u32 = 65536;
+/** Place holders end here: a picture's header may claim any size, and no count is to overflow because of it. */
+const MAX_BYTES: u32 = 1 << 26;
 
 @unmanaged
 export class BlockSink {
@@ -50,8 +52,13 @@ export class BlockSink {
   /** Prompts before the current one. */
   segmentCount: u32;
   private segmentRoom: u32;
+  /** Tokens of the prompts beyond MAX_SEGMENTS. */
+  furtherTokens: u32;
   blockBytes: u32;
+  /** Blocks of one prompt that are keyed. */
   maxBlocks: u32;
+  /** The same, 0 for the prompts beyond MAX_SEGMENTS. */
+  private limit: u32;
   private seed: u64;
   private acc: u64;
   private word: u64;
@@ -76,6 +83,8 @@ export class BlockSink {
     this.blocks = 0;
     this.saltCount = 0;
     this.segmentCount = 0;
+    this.furtherTokens = 0;
+    this.limit = this.maxBlocks;
     this.position = 0;
     this.firstBlock = 0;
     this.restart();
@@ -100,11 +109,6 @@ export class BlockSink {
       this.salts = 0;
       this.saltRoom = 0;
     }
-    if (this.segmentRoom > 64) {
-      heap.free(this.segments);
-      this.segments = 0;
-      this.segmentRoom = 0;
-    }
   }
 
   dispose(): void {
@@ -123,6 +127,7 @@ export class BlockSink {
   endSegment(): void {
     if (!this.position) return;
     if (this.segmentCount == MAX_SEGMENTS) {
+      this.furtherTokens += (this.position + 3) >> 2;
       this.position = 0;
       return;
     }
@@ -136,11 +141,12 @@ export class BlockSink {
     s.bytes = this.position;
     this.position = 0;
     this.firstBlock = this.blocks;
+    if (this.segmentCount == MAX_SEGMENTS) this.limit = 0;
   }
 
   /** The partial last block counts as a block of its own tokens (scheduler §4.2, L6). */
   private endTail(): void {
-    if (this.filled && this.blocks - this.firstBlock < this.maxBlocks) this.endBlock();
+    if (this.filled && this.blocks - this.firstBlock < this.limit) this.endBlock();
     this.restart();
   }
 
@@ -162,7 +168,7 @@ export class BlockSink {
   text(from: usize, size: u32): void {
     this.position += size;
     while (size) {
-      if (this.blocks - this.firstBlock >= this.maxBlocks) return;
+      if (this.blocks - this.firstBlock >= this.limit) return;
       const take = min<u32>(size, this.blockBytes - this.filled);
       this.absorb(from, take);
       from += take;
@@ -212,7 +218,8 @@ export class BlockSink {
 
   /** Appends `count` equal tokens: a media item's place holders. */
   repeat(value: u32, count: u32): void {
-    for (; count && this.blocks - this.firstBlock < this.maxBlocks; count--) this.id(value);
+    count = min(count, (MAX_BYTES - min(this.position, MAX_BYTES)) >> 2);
+    for (; count && this.blocks - this.firstBlock < this.limit; count--) this.id(value);
     this.position += count << 2;
   }
 
@@ -220,7 +227,7 @@ export class BlockSink {
   room(size: u32): void {
     this.position += size;
     while (size) {
-      if (this.blocks - this.firstBlock >= this.maxBlocks) return;
+      if (this.blocks - this.firstBlock >= this.limit) return;
       const take = min<u32>(size, this.blockBytes - this.filled);
       if (this.wordSize) {
         this.acc = step(this.acc, this.word);
@@ -234,7 +241,7 @@ export class BlockSink {
     }
   }
 
-  /** `value` is mixed into the chain in front of block `block`. */
+  /** `value` is mixed into the chain in front of block `block`, which is of the current message. Salts stand in the order of their blocks. */
   salt(block: u32, value: u64): void {
     // Beyond any real conversation: fold into the last one, so that the key still depends on it.
     if (this.saltCount == MAX_SALTS) {
@@ -246,7 +253,14 @@ export class BlockSink {
       this.saltRoom = this.saltRoom ? this.saltRoom << 1 : 16;
       this.salts = heap.realloc(this.salts ? this.salts : heap.alloc(16), <usize>this.saltRoom * offsetof<Salt>());
     }
-    const s = changetype<Salt>(this.salts + <usize>this.saltCount * offsetof<Salt>());
+    let s = changetype<Salt>(this.salts + <usize>this.saltCount * offsetof<Salt>());
+    // What a message says of itself is known at its end, and belongs in front of what its parts have left.
+    for (let i = this.saltCount; i; i--) {
+      const before = changetype<Salt>(this.salts + <usize>(i - 1) * offsetof<Salt>());
+      if (before.block <= block) break;
+      memory.copy(changetype<usize>(s), changetype<usize>(before), offsetof<Salt>());
+      s = before;
+    }
     this.saltCount++;
     s.block = block;
     s.value = value;
@@ -255,7 +269,6 @@ export class BlockSink {
   save(mark: SinkMark): void {
     mark.blocks = this.blocks;
     mark.salts = this.saltCount;
-    mark.segments = this.segmentCount;
     mark.filled = this.filled;
     mark.position = this.position;
     mark.wordSize = this.wordSize;
@@ -267,7 +280,6 @@ export class BlockSink {
   restore(mark: SinkMark): void {
     this.blocks = mark.blocks;
     this.saltCount = mark.salts;
-    this.segmentCount = mark.segments;
     this.filled = mark.filled;
     this.position = mark.position;
     this.wordSize = mark.wordSize;

@@ -93,7 +93,6 @@ const SPELLINGS: StaticArray<string> = [
 
 // The spellings as bytes, one row of NAME_ROOM bytes per name, and the names of each length: a look-up compares with three or four candidates.
 const rows = memory.data(4096, 8);
-const lengths = memory.data(128, 8);
 /** For each length, the first name of that length, and for each name the next of the same length. */
 const heads = memory.data(64, 8);
 const nexts = memory.data(128, 8);
@@ -103,7 +102,6 @@ function build(): bool {
     const word = SPELLINGS[i];
     const size = <u32>word.length;
     for (let c: u32 = 0; c < size; c++) store<u8>(rows + <usize>i * NAME_ROOM + c, <u8>word.charCodeAt(c));
-    store<u8>(lengths + i, <u8>size);
     store<u8>(nexts + i, load<u8>(heads + size));
     store<u8>(heads + size, <u8>i);
   }

@@ -1,18 +1,18 @@
 // Small numbers out of their JSON text, without a float parser: all that a stage asks is whether a count is above one.
 
-/** Whether the text is a number and nothing else (a string may hold one, too). */
+/** Whether the text is a number and nothing else. A string may hold one, too, with white space around it and underscores between the digits, as engines' schemas read it. */
 export function isNumeric(at: usize, size: u32): bool {
   if (!size) return false;
   let digits = false;
   for (let i: u32 = 0; i < size; i++) {
     const c = <u32>load<u8>(at + i);
     if (c - 0x30 < 10) digits = true;
-    else if (c != 0x2b && c != 0x2d && c != 0x2e && (c | 0x20) != 0x65 && c != 0x20) return false;
+    else if (c != 0x2b && c != 0x2d && c != 0x2e && (c | 0x20) != 0x65 && c != 0x5f && c > 0x20) return false;
   }
   return digits;
 }
 
-/** The value of JSON number text, exact for counts; text that is no number is 0. White space around it is skipped, as engines do in strings. */
+/** The value of number text, exact for counts; text that is no number is 0. */
 export function numberOf(at: usize, size: u32): f64 {
   if (!isNumeric(at, size)) return 0;
   let mantissa: f64 = 0;

@@ -92,14 +92,15 @@ export class MediaSpan {
 @unmanaged
 class MediaSlot {
   urlHash: u64;
+  dataHash: u64;
+  formatHash: u64;
   /** Decoded bytes of the URL; 0: none. */
   urlSize: u32;
   /** Width times height, 0 when the URL does not tell. */
   pixels: u32;
-  dataHash: u64;
-  /** Decoded bytes of inline data and its format. */
+  /** Decoded bytes of inline data, and of the name of its format. */
   dataSize: u32;
-  private pad: u32;
+  formatSize: u32;
 }
 
 @unmanaged
@@ -198,11 +199,12 @@ export class Reader {
   // Remembered scalars: the kind of the last occurrence plus 1, by name; numbers of the few that have one.
   private kinds: usize;
   private samplingKinds: usize;
+  /** Which known names the top-level object has had. */
+  private seen: usize;
   private count: f64;
   private bestOf: f64;
   private samplingCount: f64;
   private samplingBestOf: f64;
-  private number: f64;
   modelAt: usize;
   modelSize: u32;
   modelHash: u64;
@@ -239,7 +241,7 @@ export class Reader {
   prompts: u32;
   /** The prompt has a form that is not counted (objects, embeddings). */
   strange: u32;
-  /** A member name stands twice in the top-level object. */
+  /** One of the names that are known here stands twice in the top-level object. */
   duplicates: u32;
 
   static make(): Reader {
@@ -252,6 +254,7 @@ export class Reader {
     r.modelAt = heap.alloc(KEEP);
     r.kinds = heap.alloc(Name.COUNT);
     r.samplingKinds = heap.alloc(Name.COUNT);
+    r.seen = heap.alloc(Name.COUNT);
     r.accs = heap.alloc((LEVELS + 1) << 3);
     r.keys = heap.alloc((LEVELS + 1) << 3);
     r.sides = heap.alloc(SideSlot.COUNT << 3);
@@ -290,6 +293,7 @@ export class Reader {
     heap.free(this.sides);
     heap.free(this.keys);
     heap.free(this.accs);
+    heap.free(this.seen);
     heap.free(this.samplingKinds);
     heap.free(this.kinds);
     heap.free(this.modelAt);
@@ -320,6 +324,7 @@ export class Reader {
     this.isObject = 0;
     memory.fill(this.kinds, 0, Name.COUNT);
     memory.fill(this.samplingKinds, 0, Name.COUNT);
+    memory.fill(this.seen, 0, Name.COUNT);
     this.modelSize = 0;
     this.modelHash = 0;
     this.base = -1;
@@ -533,9 +538,23 @@ export class Reader {
         return Ctx.Skip;
       }
       case Ctx.Media: {
-        if (name == Name.Url) return Ctx.MediaUrl;
-        if (name == Name.Data) return Ctx.MediaData;
-        if (name == Name.Format || name == Name.MediaType) return Ctx.MediaFormat;
+        // The last one wins, whatever its kind.
+        const slot = this.mediaSlot(this.slot);
+        if (name == Name.Url) {
+          slot.urlSize = 0;
+          slot.pixels = 0;
+          return Ctx.MediaUrl;
+        }
+        if (name == Name.Data) {
+          slot.dataHash = 0;
+          slot.dataSize = 0;
+          return Ctx.MediaData;
+        }
+        if (name == Name.Format || name == Name.MediaType) {
+          slot.formatHash = 0;
+          slot.formatSize = 0;
+          return Ctx.MediaFormat;
+        }
         return Ctx.Skip;
       }
     }
@@ -544,7 +563,9 @@ export class Reader {
 
   private topMember(s: Scanner, name: Name): Ctx {
     if (name == Name.Other) return Ctx.Skip;
-    if (load<u8>(this.kinds + name)) this.duplicates = 1;
+    // What starts with bootstrap_ need not be one name.
+    if (load<u8>(this.seen + name) && name != Name.Bootstrap) this.duplicates = 1;
+    store<u8>(this.seen + name, 1);
     if (name <= LAST_REPORTED && name != Name.ExtraArgs) this.report(s, name, Parent.Top);
     switch (name) {
       case Name.Model:
@@ -894,7 +915,7 @@ export class Reader {
         else {
           const at = this.accs + (<usize>level << 3);
           const acc = load<u64>(at);
-          // Members of an object in any order; elements of a list in theirs. Prompt text and a part's type do not take part.
+          // Members of an object in any order; elements of a list in theirs. Prompt text stands in the blocks.
           if (s.inObject) store<u64>(at, ctx == Ctx.PartText ? acc : acc + mix(load<u64>(this.keys + (<usize>level << 3)), hash));
           else store<u64>(at, mix(acc, hash));
         }
@@ -902,7 +923,6 @@ export class Reader {
     }
     if (this.spans && depth && depth <= 3 && s.inObject) this.spanned(depth, kind, end);
     if (ctx != Ctx.Skip) this.valueEnded(s, ctx, kind, end, hash);
-    else if (!depth && this.isObject) this.objectEnd = end;
   }
 
   private valueHash(s: Scanner, kind: Kind, ctx: Ctx): u64 {
@@ -981,15 +1001,15 @@ export class Reader {
       case Ctx.MediaData: {
         if (kind != Kind.String) return;
         const slot = this.mediaSlot(this.slot);
-        slot.dataHash += mix(s.hash.digest(), K1);
-        slot.dataSize += s.hash.length;
+        slot.dataHash = mix(s.hash.digest(), K1);
+        slot.dataSize = s.hash.length;
         return;
       }
       case Ctx.MediaFormat: {
         if (kind != Kind.String) return;
         const slot = this.mediaSlot(this.slot);
-        slot.dataHash += mix(s.hash.digest(), K3);
-        if (this.slot == 3) slot.dataSize += s.hash.length;
+        slot.formatHash = mix(s.hash.digest(), K3);
+        slot.formatSize = s.hash.length;
         return;
       }
       case Ctx.PromptText:
@@ -1051,13 +1071,14 @@ export class Reader {
       const slot = changetype<MediaSlot>(part.slots + slotIndex * offsetof<MediaSlot>());
       const url = slot.urlSize > 0 && type != Name.InputAudio;
       // The place holder follows the medium; `detail` and the like follow the whole part only.
-      const id = url ? slot.urlHash : slot.dataSize ? slot.dataHash : part.uuid ? part.uuid : hash;
-      const tokens = mediaTokens(type, url ? slot.urlSize : 0, slot.dataSize, slot.pixels);
+      const id = url ? slot.urlHash : slot.dataSize ? slot.dataHash + slot.formatHash : part.uuid ? part.uuid : hash;
+      const tokens = mediaTokens(type, url ? slot.urlSize : 0, slot.dataSize + (type == Name.InputAudio ? slot.formatSize : 0), slot.pixels);
       this.sink.align();
       this.sink.repeat(<u32>(id ^ (id >> 32)), tokens);
+      // `hash` knows what members there are, `id` which of two of one name counts. Nothing is encoded for the text in front: no API has media there.
       const mergeable = !part.texts && (url || (type == Name.Image && slot.dataSize));
-      this.addMedia(type, part.start, end, tokens, mergeable ? (hash ? hash : 1) : 0);
-    } else if (!part.texts && type == Name.Other && hash) {
+      if (this.sink != this.front) this.addMedia(type, part.start, end, tokens, mergeable ? mix(hash ^ part.uuid, id) | 1 : 0);
+    } else if (!part.texts && hash) {
       // A tool's use or result, a file: the engine renders it.
       this.sink.salt(part.block, mix(K4, hash));
       if (!part.nested) this.sink.room(this.compact - part.compact);

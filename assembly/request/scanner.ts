@@ -101,8 +101,6 @@ export class Scanner {
   private due: u32;
   private low: u32;
   private top: u32;
-  /** A string held an unpaired surrogate: legal JSON, and no Unicode text. */
-  lone: u32;
   reader: Reader;
   hash: StreamHash;
   scratch: u64;
@@ -134,7 +132,6 @@ export class Scanner {
     this.depth = 0;
     this.high = 0;
     this.due = 0;
-    this.lone = 0;
   }
 
   fail(error: ScanError): void {
@@ -344,6 +341,7 @@ export class Scanner {
       else reader.id = u64.MAX_VALUE;
       return;
     }
+    this.reader.raw(1);
     store<u8>(changetype<usize>(this) + offsetof<Scanner>("scratch"), <u8>c);
     this.reader.bytes(this, this.mode, changetype<usize>(this) + offsetof<Scanner>("scratch"), 1);
   }
@@ -542,17 +540,13 @@ export class Scanner {
       this.flushHigh();
     }
     if (unit - 0xd800 < 0x400) this.high = unit;
-    else {
-      if (unit - 0xdc00 < 0x400) this.lone = 1;
-      this.put(unit);
-    }
+    else this.put(unit);
   }
 
   /** A high surrogate was not followed by its other half. */
   private flushHigh(): void {
     const high = this.high;
     this.high = 0;
-    this.lone = 1;
     this.put(high);
   }
 

@@ -1,5 +1,5 @@
 // What one body says to the scheduler, when it has been read to its end: counts, keys, and why it must not be split.
-import { Salt, Segment } from "./blocks";
+import { MAX_SEGMENTS, Salt, Segment } from "./blocks";
 import { mix } from "./hash";
 import { Name } from "./names";
 import { Kind, ScanError, Scanner } from "./scanner";
@@ -33,9 +33,6 @@ export class KeySpan {
   partial: u32;
 }
 
-/** Prompts that are matched one by one; further ones are counted only. */
-export const MAX_SPANS: u32 = 64;
-
 export class RequestView {
   error: ScanError = ScanError.None;
   shape: u32 = 0;
@@ -47,7 +44,7 @@ export class RequestView {
   keys: usize = 0;
   keyCount: u32 = 0;
   private keyRoom: u32 = 0;
-  private spansAt: usize = heap.alloc(MAX_SPANS * offsetof<KeySpan>());
+  private spansAt: usize = heap.alloc(MAX_SEGMENTS * offsetof<KeySpan>());
   spanCount: u32 = 0;
   mmItems: u32 = 0;
   mmDistinct: u32 = 0;
@@ -127,8 +124,9 @@ export class RequestView {
       const lead = i == 0 ? (r.toolsBytes + 3) >> 2 : 0;
       const tokens = i == 0 ? (r.toolsBytes + frontBytes + bytes + 3) >> 2 : (bytes + 3) >> 2;
       this.tokens += tokens;
-      if (i >= MAX_SPANS) continue;
       if (i) h = seed;
+      // The cap is the prompt's, the text in front included.
+      else last = min(last, first + main.maxBlocks - min(front.blocks, main.maxBlocks));
       chain(main.hashes, first, last, main.salts, main.saltCount, first, h, this.keys + (<usize>keys << 3));
       const span = this.span(i);
       span.first = i == 0 ? 0 : keys;
@@ -142,6 +140,7 @@ export class RequestView {
       this.spanCount = i + 1;
     }
     this.keyCount = keys;
+    this.tokens += main.furtherTokens;
   }
 
   /** Tokens that an endpoint holds which has the first `blocks` blocks of prompt `i` (a partial block has its own tokens only: scheduler L6). */

@@ -1,6 +1,5 @@
 // The face of the proxy's shared data, so that the rooms which keep state there know nothing of Envoy and are tested without it. The semantics are the host's
-// (proxy-wasm shared data): no delete, no listing; `cas` 0 overwrites; a write with the `cas` of a missing key succeeds for every caller, so whoever creates a
-// record reads it back before believing that it is his.
+// (proxy-wasm shared data): no delete, no listing; `cas` 0 overwrites, and so does whoever creates a record with it that he did not find; with CREATE he does not.
 
 /** What a record is for; part of its key. The numbers are the layout's version: a new layout takes a new number, and old records are simply not found. */
 export const enum Space {
@@ -20,7 +19,7 @@ export const enum Space {
   Load = 7,
   /** Slots of the prefix index; key: slot number. */
   PrefixSlot = 8,
-  /** Endpoints of one long-shared run; key: the run's hash. */
+  /** Endpoints of one long-shared run; key: the run's hash, modulo the number of slots. */
   PrefixHolders = 9,
   /** Generations of one endpoint; key: its id. */
   PrefixGenerations = 10,
@@ -29,6 +28,12 @@ export const enum Space {
   /** Small counters and marks of the process; key: which one. */
   Marks = 12,
 }
+
+/**
+ * The `cas` of a record that was not found: the write succeeds where there still is none, and fails where somebody has made one meanwhile. (The host does not look at the
+ * number where there is no record, and refuses any other than the record's own, but for 0, where there is one. It counts its writes up from 1: no record gets this one.)
+ */
+export const CREATE: u32 = u32.MAX_VALUE;
 
 export abstract class Store {
   /** Where the value of the last successful `get` is; good until the callback ends or the store is used in a way that its owner says. */
@@ -46,7 +51,7 @@ class Cell {
   cas: u32 = 0;
 }
 
-/** Shared data in a table of one's own: for tests and simulations. `meddle` is called before every write, to play another worker. */
+/** Shared data in a table of one's own: for tests and simulations. */
 export class MemoryStore extends Store {
   private cells: Map<u64, Cell> = new Map();
   private next: u32 = 1;

@@ -4,7 +4,7 @@ import type { GatewayOptions } from "../options.js";
 import type { Settings } from "../settings.js";
 import { DECODE_CLUSTER, fileSource } from "../xds.js";
 import { note } from "../yaml.js";
-import { http2Windows } from "./http2.js";
+import { upstreamHttp2Windows } from "./http2.js";
 
 /** Clusters for the filter's own calls: to any address, as its header says. */
 export const SCRAPE_CLUSTER = "crosspoint_scrape";
@@ -31,9 +31,9 @@ function tlsSocket(settings: Settings, options: GatewayOptions): JsonObject {
 }
 
 /** HTTP/1.1 to plain pods; over TLS what ALPN gives. */
-function httpOptions(settings: Settings, options: GatewayOptions, tls: boolean): JsonObject {
+function httpOptions(tls: boolean): JsonObject {
   const own = tls
-    ? { auto_config: { http_protocol_options: {}, http2_protocol_options: http2Windows(options.bodyLimitBytes) } }
+    ? { auto_config: { http_protocol_options: {}, http2_protocol_options: upstreamHttp2Windows() } }
     : { explicit_http_config: { http_protocol_options: {} } };
   return {
     "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": note(
@@ -118,7 +118,7 @@ function decodeCluster(settings: Settings, options: GatewayOptions): JsonObject 
       ignore_health_on_host_removal: true,
       circuit_breakers: circuitBreakers(),
       upstream_connection_options: { tcp_keepalive: { keepalive_time: 60, keepalive_interval: 15, keepalive_probes: 4 } },
-      typed_extension_protocol_options: httpOptions(settings, options, options.tlsDecode),
+      typed_extension_protocol_options: httpOptions(options.tlsDecode),
       ...(options.tlsDecode ? { transport_socket: tlsSocket(settings, options) } : {}),
     },
     { ignore_health_on_host_removal: "A pod that leaves the file leaves the cluster at once; its open streams go on." },
@@ -134,7 +134,7 @@ function scrapeCluster(name: string, settings: Settings, options: GatewayOptions
     connect_timeout: protoDuration(settings.connectTimeoutMs),
     cleanup_interval: "60s",
     circuit_breakers: circuitBreakers(),
-    typed_extension_protocol_options: httpOptions(settings, options, tls),
+    typed_extension_protocol_options: httpOptions(tls),
     ...(tls ? { transport_socket: tlsSocket(settings, options) } : {}),
   };
 }

@@ -14,3 +14,11 @@ export function http2Windows(bodyLimitBytes: number): JsonObject {
   const window = Math.max(MIN_WINDOW_BYTES, bodyLimitBytes);
   return { max_concurrent_streams: MAX_STREAMS, initial_stream_window_size: window, initial_connection_window_size: window };
 }
+
+/**
+ * Towards pods the windows are for answers. What a pod may send and a client does not read is held by Envoy, so a stream's window is small; the connection's is large, or the
+ * streams that are held back would hold back the others.
+ */
+export function upstreamHttp2Windows(): JsonObject {
+  return { initial_stream_window_size: 1024 * 1024, initial_connection_window_size: 256 * 1024 * 1024 };
+}

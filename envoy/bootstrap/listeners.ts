@@ -20,6 +20,9 @@ const HCM = "type.googleapis.com/envoy.extensions.filters.network.http_connectio
  */
 const CONNECTION_BUFFER_BYTES = 64 * 1024;
 
+/** An address that nobody connects from. */
+const NOBODY = { address_prefix: "0.0.0.0", prefix_len: 32 };
+
 export function socketAddress({ host, port }: HostPort): JsonObject {
   return { socket_address: { address: host, port_value: port } };
 }
@@ -45,7 +48,7 @@ function clientListener(settings: Settings, options: GatewayOptions): JsonObject
     {
       stat_prefix: "clients",
       use_remote_address: true,
-      internal_address_config: {},
+      internal_address_config: { cidr_ranges: [NOBODY] },
       normalize_path: true,
       merge_slashes: true,
       path_with_escaped_slashes_action: "UNESCAPE_AND_FORWARD",
@@ -66,9 +69,9 @@ function clientListener(settings: Settings, options: GatewayOptions): JsonObject
       http_filters: [strippingFilter(), ...decompressionFilters(), discoveredFilter("crosspoint", "ecds.json", settings), router()] as Json[],
     },
     {
-      internal_address_config: "Nobody is trusted for where they connect from.",
+      internal_address_config: "Nobody is trusted for where they connect from. (An empty list would mean every private address.)",
       normalize_path: "What is matched is what is forwarded: `%2e`, `..`, `//`, `%2f` and backslashes are resolved first.",
-      generate_request_id: "A client's x-request-id is kept as it is; otherwise one is made. Either way it is in the answer.",
+      generate_request_id: "A client's x-request-id is kept as it is; otherwise one is made. Either way it is in the answer. (With\npack_trace_reason Envoy would write into ids that look like UUIDs.)",
       request_headers_timeout: "Slow senders.",
       local_reply_config: "Envoy's own answers, in the shape of OpenAI's errors.",
     },

@@ -163,6 +163,22 @@ describe("Leg", () => {
     expect([server.received.length, leg.brokeOnStaleConnection]).toEqual([6, true]);
   });
 
+  it("resends on a kept connection that never carried a request: what an abort leaves behind", async () => {
+    server.handler = () => undefined;
+    const left = start();
+    await until(() => server.received.length === 1);
+    left.leg.abort("test");
+    expect((await left.over).error?.failure).toBe("aborted");
+    // The client has connected anew, with nothing to send.
+    await until(() => upstream.connections === 1);
+    server.handler = (_, response, call) => {
+      if (call === 1) response.destroy();
+      else sendJson(response, "{}");
+    };
+    expect(await start().over).toMatchObject({ ended: true, status: 200 });
+    expect([server.received.length, server.received[1]?.connection]).toEqual([3, 1]);
+  });
+
   it("does not resend once any byte of an answer came", async () => {
     let calls = 0;
     const raw = createServer((socket: Socket) => {

@@ -53,6 +53,16 @@ function announce(leg: Leg): void {
 /** Sockets that carried a request before. */
 const used = new WeakSet<Socket>();
 
+/**
+ * When a socket got its connection (`performance.now()`). A client whose request was aborted connects anew before it looks what is left to send, so a pool
+ * also keeps connections that never carried a request; their peer closes them as it closes all idle ones.
+ */
+const connectedAtMs = new WeakMap<Socket, number>();
+subscribe("undici:client:connected", (message) => {
+  const { socket } = message as { readonly socket?: Socket };
+  if (socket !== undefined) connectedAtMs.set(socket, performance.now());
+});
+
 /** One call to an engine: from dispatch to the end of its answer, with a deadline, an abort and back-pressure. */
 export class Leg implements Dispatcher.DispatchHandler {
   readonly request: LegRequest;
@@ -61,7 +71,9 @@ export class Leg implements Dispatcher.DispatchHandler {
   readonly #startedAtMs = performance.now();
   #controller: Dispatcher.DispatchController | null = null;
   #socket: Socket | null = null;
-  #socketReused = false;
+  /** The connection is older than this call: its peer may have closed it meanwhile. */
+  #socketKept = false;
+  #dispatchedAtMs = 0;
   #bytesReadBefore = 0;
   #timer: NodeJS.Timeout | null = null;
   /** Why we ended it ourselves. */
@@ -117,15 +129,15 @@ export class Leg implements Dispatcher.DispatchHandler {
     return this.#status;
   }
 
-  /** Whether the failure may be the kept connection's, not the engine's: it carried earlier requests and gave no byte of an answer to this one. */
+  /** Whether the failure may be the kept connection's, not the engine's: it was there before and gave no byte of an answer to this call. */
   get brokeOnStaleConnection(): boolean {
-    return this.#status === 0 && this.#socketReused && this.#socket !== null && this.#socket.bytesRead === this.#bytesReadBefore;
+    return this.#status === 0 && this.#socketKept && this.#socket !== null && this.#socket.bytesRead === this.#bytesReadBefore;
   }
 
   /** @internal */
   usesSocket(socket: Socket): void {
     this.#socket = socket;
-    this.#socketReused = used.has(socket);
+    this.#socketKept = used.has(socket) || (connectedAtMs.get(socket) ?? Number.POSITIVE_INFINITY) < this.#dispatchedAtMs;
     this.#bytesReadBefore = socket.bytesRead;
     used.add(socket);
   }
@@ -142,6 +154,7 @@ export class Leg implements Dispatcher.DispatchHandler {
       body: body === null || length === 0 ? null : length <= JOIN_BELOW_BYTES ? joined(body) : (body as unknown as Buffer),
       servername: upstream.servername,
     } as Dispatcher.DispatchOptions;
+    this.#dispatchedAtMs = performance.now();
     if (fresh) upstream.dispatchFresh(options, this);
     else upstream.dispatch(options, this);
   }

@@ -42,6 +42,7 @@ function sendSeen(over: Partial<SendSeen> = {}): SendSeen {
       ["x-request-id", "job-1"],
     ],
     decisions: 1,
+    vmFailed: false,
     ...over,
   };
 }
@@ -89,6 +90,7 @@ function runSeen(steps: StepSeen[] = [stepSeen()], over: Partial<RunSeen> = {}):
     policy: "fail",
     steps,
     alive: [{ sidecar: "sidecar d0", sameProcess: true, status: 200 }],
+    lateTraps: 0,
     dead: [],
     map: (text) => text.replaceAll("10.0.1.20:8000", "127.0.0.1:20").replaceAll("10.0.1.20", "127.0.0.1"),
     ...over,
@@ -182,7 +184,7 @@ const ROWS: Row[] = [
     ],
   },
   { section: "filter", key: "status_from", value: '"engine"', good: runSeen(), bad: [sent({ status: 404 }), sent({ status: null }), one({ legs: [] }), legs(leg("decode", { status: 500 }))] },
-  { section: "filter", key: "trap", value: "false", good: runSeen(), bad: [one({ traps: 1 }), one({ traps: null })] },
+  { section: "filter", key: "trap", value: "false", good: runSeen(), bad: [one({ traps: 1 }), one({ traps: null }), runSeen([stepSeen()], { lateTraps: 1 }), runSeen([stepSeen()], { lateTraps: null })] },
 
   { section: "sidecar", key: "encode", value: '{"max_tokens":5}', good: runSeen(), bad: [legs(leg("decode")), legs(leg("encode", { body: Buffer.from("{}") })), legs(leg("encode", { body: Buffer.from("{") }))] },
   {

@@ -268,9 +268,10 @@ function filterKeys(firstOnly: boolean): Record<string, Reader> {
     },
     trap: (value, path) => {
       const expected = asBoolean(value, path);
-      return (step) => {
-        if (step.traps === null) return [`${path}: Envoy shows no wasm failure counters`];
-        return step.traps > 0 === expected ? [] : [`${path}: Envoy's wasm failure and restart counters grew by ${step.traps.toString()}`];
+      return (step, run) => {
+        if (step.traps === null || run.lateTraps === null) return [`${path}: Envoy shows no wasm failure counters`];
+        const traps = step.traps + run.lateTraps;
+        return traps > 0 === expected ? [] : [`${path}: Envoy's wasm failure and restart counters grew by ${traps.toString()}`];
       };
     },
   };
@@ -579,7 +580,7 @@ export interface Demands {
   always: Check[];
   byPolicy: Record<Policy, Check[]>;
   /** A check needs this to be looked at. */
-  asks: { ready: boolean; alive: boolean; decisions: boolean; trap: boolean; heldTransfers: boolean; handoffInvalid: boolean };
+  asks: { ready: boolean; alive: boolean; trap: boolean; handoffInvalid: boolean };
 }
 
 export interface Expectation {
@@ -609,7 +610,7 @@ function readDemands(value: JsonObject, path: string, policies: readonly Policy[
     filter: [],
     always: [],
     byPolicy: { fail: [], local: [] },
-    asks: { ready: false, alive: false, decisions: false, trap: false, heldTransfers: false, handoffInvalid: false },
+    asks: { ready: false, alive: false, trap: false, handoffInvalid: false },
   };
   const asked = new Set<string>();
   for (const [name, member] of value) {
@@ -635,9 +636,7 @@ function readDemands(value: JsonObject, path: string, policies: readonly Policy[
   demands.asks = {
     ready: asked.has("ready"),
     alive: asked.has("alive"),
-    decisions: asked.has("decisions"),
     trap: asked.has("trap"),
-    heldTransfers: asked.has("held_transfers"),
     handoffInvalid: asked.has("handoff_invalid"),
   };
   return demands;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { readAccessLine } from "../fleet/access-log.js";
 import { readPrometheus, readStats } from "../fleet/admin.js";
 import type { TappedRequest } from "../fleet/tap.js";
-import { decisionOfLine, decisionsOf, handoffInvalidOf, headFor, trapsOf } from "./observe.js";
+import { decisionOfLine, decisionsOf, handoffInvalidOf, headFor, trapsOf, vmFailed } from "./observe.js";
 import { filterOptions } from "./run.js";
 import { JsonNumber } from "./json.js";
 
@@ -29,6 +29,12 @@ describe("what Envoy tells", () => {
     expect(decisionOfLine(readAccessLine(line({ decision: "-", upstream: "-" })))).toBeNull();
     expect(decisionOfLine(readAccessLine(line({ decision: null })))).toBe("missing");
     expect(decisionOfLine(undefined)).toBe("missing");
+  });
+
+  it("a request that a failed VM ended", () => {
+    expect(vmFailed(readAccessLine(line({ details: "wasm_fail_stream", status: 503 })))).toBe(true);
+    expect(vmFailed(readAccessLine(line({})))).toBe(false);
+    expect(vmFailed(undefined)).toBe(false);
   });
 
   it("the counters of decisions and of traps", () => {

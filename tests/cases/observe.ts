@@ -24,6 +24,11 @@ export function trapsOf(stats: Stats): number | null {
   return sumOf(stats, TRAPS);
 }
 
+/** Envoy's word (`%RESPONSE_CODE_DETAILS%`) for a request that a failed VM ended. Its counters move only when the next request finds the VM gone. */
+export function vmFailed(line: AccessLine | undefined): boolean {
+  return line?.details.startsWith("wasm_fail") === true;
+}
+
 /** The sidecars' count of hand-offs that were not usable: a counter of that name, or the label of one. */
 export function handoffInvalidOf(samples: readonly Sample[]): number | null {
   const named = samples.filter((sample) => /(?:^|_)handoff_invalid(?:_total)?$/.test(sample.name));

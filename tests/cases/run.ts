@@ -13,7 +13,7 @@ import { demandsOn, judge } from "./expect.js";
 import { bodyOfCase, type Case, type Given, type RequestPlan, type Stages } from "./format.js";
 import type { Connector } from "./features.js";
 import { JsonNumber, mapStrings, toPlain, type Json } from "./json.js";
-import { decisionOfLine, decisionsOf, headFor, Observer, trapsOf, type Mark } from "./observe.js";
+import { decisionOfLine, decisionsOf, headFor, Observer, trapsOf, vmFailed, type Mark } from "./observe.js";
 import type { RunPlan } from "./plan.js";
 import { buildRequest, type BuiltRequest } from "./requests.js";
 import { forEngine } from "./scripts.js";
@@ -28,6 +28,8 @@ const QUIET_AFTER_LEAVING_MS = 400;
 /** No deadline of the product is tested by waiting for this one. */
 const ANSWER_TIMEOUT_MS = 120_000;
 const LINE_TIMEOUT_MS = 5_000;
+/** Connections to two workers: after so many each of them has very likely had one. */
+const TRAP_PROBES = 8;
 /** The case whose body tells whether a sidecar lives. */
 const ALIVE_CASE = 1;
 
@@ -181,6 +183,7 @@ class CaseRun {
       decision: "missing",
       sidecarHead: null,
       decisions: null,
+      vmFailed: false,
     };
   }
 
@@ -195,6 +198,7 @@ class CaseRun {
       const found = lines.findIndex((line) => told !== undefined && line.requestId === told);
       const line = sends.length === 1 ? lines[0] : (lines.splice(found >= 0 ? found : 0, 1)[0] ?? lines[at]);
       one.decision = decisionOfLine(line);
+      one.vmFailed = vmFailed(line);
       one.sidecarHead = headFor(tapped, line?.requestId ?? null, one.method, one.path, taken);
     }
   }
@@ -241,12 +245,21 @@ class CaseRun {
       clientBody: request.body,
       legs: this.observer.legsSince(start, plan.path),
       decisions: statsBefore === null || statsAfter === null ? null : decisionsOf(statsAfter) - decisionsOf(statsBefore),
-      traps: trapsAfter === null ? null : trapsAfter - (trapsBefore ?? 0),
+      traps: trapsAfter === null ? null : trapsAfter - (trapsBefore ?? 0) + sends.filter((one) => one.vmFailed).length,
       heldTransfers: this.observer.heldTransfers(),
       unlistedConnections: this.observer.unlistedSince(start),
       handoffInvalid: invalidAfter === null ? null : invalidAfter - (invalidBefore ?? 0),
       readyStatus: asks.ready ? ((await this.fleet.pod("d0").sidecar?.get("/ready")) ?? null) : null,
     };
+  }
+
+  /** Asks for the list of models over fresh connections, so that every worker has a request, and looks whether one found its VM gone. */
+  private async lateTraps(): Promise<number | null> {
+    const before = await this.observer.stats();
+    for (let time = 0; time < TRAP_PROBES; time++) await send({ ...this.target("envoy"), method: "GET", path: "/v1/models", timeoutMs: SETTLE_MS });
+    const after = await this.observer.stats();
+    const traps = after === null ? null : trapsOf(after);
+    return traps === null || before === null ? null : traps - (trapsOf(before) ?? 0);
   }
 
   /** Each sidecar with case 01's body, after the scripts were taken away: they would answer for ever. */
@@ -275,13 +288,15 @@ class CaseRun {
     const { given, expect } = this.plan.case;
     const steps: StepSeen[] = [await this.step(given.request, this.plan.padTo, 0)];
     for (const [at, step] of given.steps.entries()) steps.push(await this.step(step, step.padTo ?? this.plan.padTo, at + 1));
-    const asksAlive = steps.some((_step, at) => demandsOn(expect, at).asks.alive);
-    const alive = asksAlive ? await this.alive() : [];
+    const asks = (what: "alive" | "trap"): boolean => steps.some((_step, at) => demandsOn(expect, at).asks[what]);
+    const lateTraps = asks("trap") && this.fleet.running !== null ? await this.lateTraps() : null;
+    const alive = asks("alive") ? await this.alive() : [];
     const engines = this.fleet.pods.map((pod) => ({ name: pod.name, dead: pod.engine.state().dead })).filter(({ dead }) => dead !== null);
     return {
       policy: this.plan.policy,
       steps,
       alive,
+      lateTraps,
       dead: [...this.fleet.dead(), ...engines.map(({ name, dead }) => `engine ${name} (${dead ?? ""})`)],
       map: (text) => this.map.toLoopback(text),
     };

@@ -37,6 +37,8 @@ export interface SendSeen {
   sidecarHead: HeaderLine[] | null;
   /** What the filter's counter of decisions grew by; null when other requests ran at the same time. */
   decisions: number | null;
+  /** Envoy ended the request because the filter's VM had failed. */
+  vmFailed: boolean;
 }
 
 /** One request at an engine, or a connection that its script refused or reset. */
@@ -70,7 +72,7 @@ export interface StepSeen {
   legs: Leg[];
   /** What the filter's counter of decisions grew by; null when it could not be read. */
   decisions: number | null;
-  /** What Envoy's wasm failure and restart counters grew by; null when there are none. */
+  /** What Envoy's wasm failure and restart counters grew by, and requests that a failed VM ended; null when there are no such counters. */
   traps: number | null;
   heldTransfers: number | null;
   unlistedConnections: number;
@@ -93,6 +95,8 @@ export interface RunSeen {
   steps: StepSeen[];
   /** Empty when no key asked for it. */
   alive: AliveSeen[];
+  /** What those counters grew by when, after the last step, further requests went through Envoy: a VM that failed is noticed by its next request only. */
+  lateTraps: number | null;
   /** Processes that ended before the run did. */
   dead: string[];
   /** Expected texts name addresses of the topology: their loopback form. */

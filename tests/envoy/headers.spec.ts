@@ -117,6 +117,8 @@ describe("routing headers of clients", () => {
     const after = pod.requests.slice(before);
     expect(after.length).toBeGreaterThan(0);
     expect(after.flatMap(leaked)).toEqual([]);
+    // None has come through beside the filter.
+    expect(after.filter(({ rawHeaders }) => !rawHeaders.includes("x-stand-in-revision"))).toEqual([]);
   });
 
   it("a client that asks Envoy for retries gets none", async () => {

@@ -172,6 +172,7 @@ describe("a control path cannot be reached by spelling", () => {
     expect((await ask("/v1/models/a%20b%3fc%23d")).url).toBe("/v1/models/a%20b%3fc%23d");
     expect((await ask("/v1/models/org%2Fname")).url).toBe("/v1/models/org/name");
     expect((await ask("/v1/%256coad_lora_adapter")).url).toBe("/v1/%256coad_lora_adapter");
+    expect((await ask("//v1///models")).url).toBe("/v1/models");
     // Read in another order this is /sleep; what the pod gets can be read in one way only.
     expect((await ask("/v1/....//../../sleep")).url).toBe("/v1/sleep");
   });

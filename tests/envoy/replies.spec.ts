@@ -24,6 +24,8 @@ interface RawAnswer {
   status: number | null;
   headers: [string, string][];
   body: Buffer;
+  /** When the answer began, ms after the connection was made. */
+  beganMs: number;
 }
 
 /** Writes the pieces as they are, with a pause before each but the first, and reads what comes back until the connection is closed or `waitMs` are over. */
@@ -31,17 +33,22 @@ function raw(pieces: readonly string[], pauseMs = 0, waitMs = 6_000): Promise<Ra
   return new Promise((resolve, reject) => {
     const reader = new AnswerReader("POST");
     const socket = connect(gateway.settings.listen.port, gateway.settings.listen.host);
+    const startedAt = performance.now();
+    let beganMs = Number.NaN;
     let over = false;
     const end = (): void => {
       if (over) return;
       over = true;
       clearTimeout(timer);
       socket.destroy();
-      resolve({ status: reader.status, headers: reader.headers, body: Buffer.concat(reader.pieces) });
+      resolve({ status: reader.status, headers: reader.headers, body: Buffer.concat(reader.pieces), beganMs });
     };
     const timer = setTimeout(end, waitMs);
     socket.on("error", (error) => { if (reader.status === null) reject(error); else end(); });
-    socket.on("data", (data: Buffer) => { reader.push(data); });
+    socket.on("data", (data: Buffer) => {
+      if (Number.isNaN(beganMs)) beganMs = performance.now() - startedAt;
+      reader.push(data);
+    });
     socket.on("close", end);
     void (async () => {
       for (const [i, piece] of pieces.entries()) {
@@ -76,7 +83,10 @@ describe("broken requests", () => {
 
 describe("slow senders", () => {
   it("408 when the headers do not come", async () => {
-    check(await raw(["POST /v1/completions HTTP/1.1\r\nhost: x\r\n", "x: y\r\n", "x: y\r\n"], 500), 408);
+    const answer = await raw(["POST /v1/completions HTTP/1.1\r\nhost: x\r\n", "x: y\r\n", "x: y\r\n"], 500);
+    check(answer, 408);
+    // Before the time for the whole request is over.
+    expect(answer.beganMs).toBeLessThan(1_300);
   });
 
   it("408 when the body does not end, however steadily it drips", async () => {
@@ -126,11 +136,16 @@ describe("the connection limit", () => {
     );
     await until("closed connections", () => sockets.filter((socket) => socket.closed || socket.readableEnded || !socket.readable).length >= 20);
     expect(sockets.filter((socket) => socket.readable).length).toBeLessThanOrEqual(40);
+    // An operator gets to the state all the same.
+    const { state } = gateway.settings;
+    expect((await fetch(`http://${state.host}:${String(state.port)}/`)).status).toBe(200);
     for (const socket of sockets) socket.destroy();
     await until("a new connection", async () => (await gateway.send({ path: "/v1/models" })).status === 200);
   });
+});
 
-  it("does not keep an operator from the state listener", async () => {
+describe("the state listener", () => {
+  it("answers with JSON", async () => {
     const { state } = gateway.settings;
     const response = await fetch(`http://${state.host}:${String(state.port)}/`);
     expect(response.status).toBe(200);

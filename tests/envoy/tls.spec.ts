@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
-import { createSecureServer } from "node:http2";
-import type { Socket } from "node:net";
+import { connect, createSecureServer } from "node:http2";
+import { connect as connectTcp, type Socket } from "node:net";
 import { join } from "node:path";
 import { generate } from "selfsigned";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -75,7 +75,7 @@ describe("tls.decode", () => {
     const server = createSecureServer({ cert: own.cert, key: own.key, allowHTTP1: true }, (request, response) => {
       let bytes = 0;
       request.on("data", (piece: Buffer) => (bytes += piece.length));
-      request.on("end", () => response.end(JSON.stringify({ version: request.httpVersion, bytes })));
+      request.on("end", () => response.end(JSON.stringify({ version: request.httpVersion, bytes, trailers: request.trailers })));
     });
     const port = await listenAnywhere(server as never, "127.0.0.1");
     const sockets = new Set<Socket>();
@@ -86,7 +86,63 @@ describe("tls.decode", () => {
     });
     const gateway = await gatewayTo({ endpoints: [{ name: "d0", host: "127.0.0.1", port }], options: { tls: { decode: true } } });
     const answer = await gateway.send({ method: "POST", path: "/v1/completions", body: Buffer.alloc(64 << 20, "a") });
-    expect(json(answer)).toEqual({ version: "2.0", bytes: 64 << 20 });
+    expect(json(answer)).toMatchObject({ version: "2.0", bytes: 64 << 20 });
+    // Here trailers go all the way, but for those that no client may send.
+    const session = connect(`http://127.0.0.1:${String(gateway.settings.listen.port)}`);
+    const text = await new Promise<string>((resolve, reject) => {
+      const stream = session.request({ ":method": "POST", ":path": "/v1/completions" }, { waitForTrailers: true } as object);
+      stream.on("wantTrailers", () => { stream.sendTrailers({ "x-checksum": "1", "x-prefiller-host-port": "10.9.9.9:80", "x-envoy-retry-on": "5xx" }); });
+      let got = "";
+      stream.on("data", (piece: Buffer) => (got += piece.toString()));
+      stream.on("end", () => { resolve(got); });
+      stream.on("error", reject);
+      stream.end("{}");
+    });
+    session.close();
+    expect(JSON.parse(text)).toEqual({ version: "2.0", bytes: 2, trailers: { "x-checksum": "1" } });
+  });
+
+  it("holds a pod back over HTTP/2 when the client does not read", { timeout: 40_000 }, async () => {
+    let sent = 0;
+    const server = createSecureServer({ cert: own.cert, key: own.key, allowHTTP1: true }, (request, response) => {
+      if (request.url === "/health" || request.url === "/metrics") {
+        response.end();
+        return;
+      }
+      const piece = Buffer.alloc(65_536, "x");
+      const go = (): void => {
+        while (sent < 200 << 20) {
+          sent += piece.length;
+          if (!response.write(piece)) {
+            response.once("drain", go);
+            return;
+          }
+        }
+        response.end();
+      };
+      go();
+    });
+    const port = await listenAnywhere(server as never, "127.0.0.1");
+    const sockets = new Set<Socket>();
+    server.on("connection", (socket: Socket) => sockets.add(socket));
+    closers.push(async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => { server.close(() => { resolve(); }); });
+    });
+    const gateway = await gatewayTo({ endpoints: [{ name: "d0", host: "127.0.0.1", port }], options: { tls: { decode: true } } });
+    sent = 0;
+    const socket = connectTcp(gateway.settings.listen.port, gateway.settings.listen.host);
+    socket.pause();
+    socket.write("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}");
+    let last = -1;
+    await until("the pod being held back", async () => {
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      const held = sent === last && last > 0;
+      last = sent;
+      return held;
+    });
+    expect(sent).toBeLessThan(8 << 20);
+    socket.destroy();
   });
 
   it("off, a pod that speaks TLS is not reached", async () => {

@@ -142,11 +142,16 @@ function sayWhere(fleet: Fleet<EngineProcess>, envoy: RunningEnvoy): void {
   say("Ctrl-C ends everything.");
 }
 
-/** Resolves when one of the fleet's programs has ended by itself, with its name and last words. */
+/** Resolves when one of the fleet's programs has ended by itself, with its name and last word. */
 async function firstDeath(fleet: Fleet<EngineProcess>, envoy: RunningEnvoy): Promise<string> {
   const children = [envoy.envoy.child, ...fleet.pods.flatMap((pod) => [pod.engine.child, ...(pod.sidecar === null ? [] : [pod.sidecar.child])])];
-  return Promise.race(children.map(async (child) => `${child.name} ended (${await child.ended}): ${child.lastLines(3)}`));
+  return Promise.race(children.map(async (child) => `${child.name} ended (${await child.ended})${child.lastLines(1) === "" ? "" : `, its last word: ${child.lastLines(1)}`}`));
 }
+
+let fleet: Fleet<EngineProcess> | null = null;
+const signals = endOnSignals(async () => {
+  await fleet?.close();
+});
 
 async function main(): Promise<number> {
   const flags = new Command("run")
@@ -156,10 +161,6 @@ async function main(): Promise<number> {
     .option("--port <port>", "where Envoy listens", port, DEFAULT_PORT)
     .parse()
     .opts<Flags>();
-  let fleet: Fleet<EngineProcess> | null = null;
-  endOnSignals(async () => {
-    await fleet?.close();
-  });
   try {
     say("starting the fleet: 2 decode pods, 2 prefill and 2 encode engines, Envoy ...");
     fleet = await startFleet(flags.port);
@@ -188,6 +189,8 @@ async function main(): Promise<number> {
 try {
   process.exitCode = await main();
 } catch (error) {
+  // A signal ends the process by itself, and what broke meanwhile broke because of it.
+  if (signals.ending) await new Promise(() => undefined);
   // One clear line; what a program said last may have several.
   const text = error instanceof Error ? error.message : String(error);
   process.stderr.write(`run: ${text.replace(/\s*\n\s*/g, " | ")}\n`);

@@ -22,6 +22,8 @@ export interface RequestOptions {
   trailers?: readonly HeaderLine[];
   /** The client closes its connection so long after the request was sent. */
   leaveAfterMs?: number | null;
+  /** The client closes its connection when this is aborted, whatever it has sent or received by then. */
+  leave?: AbortSignal;
   /** No answer's end within that: the connection is closed, the end is "timeout". */
   timeoutMs?: number;
   /** TLS without verification (self-signed sidecars). */
@@ -45,7 +47,7 @@ export interface Answer {
   sentAtMs: number | null;
   firstByteAtMs: number | null;
   endedAtMs: number;
-  /** When we closed the connection by `leaveAfterMs`. */
+  /** When we closed the connection by `leaveAfterMs` or `leave`. */
   leftAtMs: number | null;
 }
 
@@ -289,6 +291,7 @@ export function send(options: RequestOptions): Promise<Answer> {
       settled = true;
       clearTimeout(leave);
       clearTimeout(limit);
+      options.leave?.removeEventListener("abort", left);
       socket.destroy();
       resolve({
         status: reader.status,
@@ -305,6 +308,11 @@ export function send(options: RequestOptions): Promise<Answer> {
       });
     };
     const limit = setTimeout(() => { settle("timeout"); }, options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    const left = (): void => {
+      leftAtMs = clockMs();
+      settle("left");
+    };
+    options.leave?.addEventListener("abort", left, { once: true });
 
     socket.on("data", (data) => {
       firstByteAtMs ??= clockMs();
@@ -323,10 +331,7 @@ export function send(options: RequestOptions): Promise<Answer> {
         sentAtMs = clockMs();
         const after = options.leaveAfterMs ?? null;
         if (after === null || settled) return;
-        leave = setTimeout(() => {
-          leftAtMs = clockMs();
-          settle("left");
-        }, after);
+        leave = setTimeout(left, after);
       });
     });
   });

@@ -1,6 +1,7 @@
-import { mkdtempSync, rmSync, writeFileSync, appendFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { describe, expect, it } from "vitest";
 import { AccessLog } from "./access-log.js";
 import { readPrometheus, readStats, sumOf } from "./admin.js";
@@ -9,15 +10,16 @@ import { send } from "./http.js";
 import { freePort, hasIpv6, portTaken } from "./ports.js";
 import { Child } from "./processes.js";
 import { pickerDocument } from "./picker.js";
+import { built } from "./root.js";
 
 function node(script: string): Child {
   return new Child({ name: "a child", command: process.execPath, args: ["-e", script] });
 }
 
+/** It runs; a process that has ended and waits for its parent to notice does not. */
 function lives(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid.toString()}/stat`, "utf8"));
   } catch {
     return false;
   }
@@ -57,21 +59,41 @@ describe("child processes", () => {
     expect(child.alive).toBe(false);
   });
 
-  it("end when the process that started them ends", async () => {
-    const parent = node(`
-      const { spawn } = require("node:child_process");
-      const child = spawn(process.execPath, ["-e", "setInterval(() => 0, 1000)"]);
-      process.on("exit", () => child.kill("SIGKILL"));
-      process.on("SIGTERM", () => process.exit(0));
+  // The program as it is built: it has to be another process than this one.
+  const program = (rest: string): Child =>
+    node(`import(${JSON.stringify(pathToFileURL(built("js", "tests", "fleet", "processes.js")).href)}).then(({ Child, endOnSignals }) => {
+      const child = new Child({ name: "grandchild", command: process.execPath, args: ["-e", "setInterval(() => 0, 1000)"] });
       console.log("pid " + child.pid);
-      setInterval(() => 0, 1000);
-    `);
-    await parent.until("a pid", () => Promise.resolve(/pid \d+/.test(parent.output)), 5000);
-    const pid = Number(/pid (\d+)/.exec(parent.output)?.[1]);
+      ${rest}
+    })`);
+
+  const grandchild = async (parent: Child): Promise<number> => {
+    await parent.until("a pid", () => Promise.resolve(/pid \d+\n/.test(parent.output)), 10_000);
+    return Number(/pid (\d+)/.exec(parent.output)?.[1]);
+  };
+
+  it.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)("end with a program that gets %s, and the program says so by its exit code", async (signal) => {
+    const parent = program("endOnSignals(() => Promise.resolve());");
+    const pid = await grandchild(parent);
     expect(lives(pid)).toBe(true);
-    await parent.stop();
+    parent.signal(signal);
+    expect(await parent.ended).toBe(`exit code ${{ SIGINT: "130", SIGTERM: "143", SIGHUP: "129" }[signal]}`);
+    expect(lives(pid)).toBe(false);
+  });
+
+  it("end with a program that ends by an error", async () => {
+    const parent = program("setTimeout(() => { throw new Error('broken'); }, 50);");
+    const pid = await grandchild(parent);
+    expect(await parent.ended).toBe("exit code 1");
     for (let waited = 0; lives(pid) && waited < 2000; waited += 10) await new Promise((done) => setTimeout(done, 10));
     expect(lives(pid)).toBe(false);
+  });
+
+  it("write notes on file descriptor 3, line by line", async () => {
+    const notes: string[] = [];
+    const child = new Child({ name: "a child", command: process.execPath, args: ["-e", 'require("fs").writeSync(3, "one\\ntwo\\n")'], onNote: (line) => notes.push(line) });
+    await child.ended;
+    expect(notes).toEqual(["one", "two"]);
   });
 });
 

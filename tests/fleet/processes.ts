@@ -123,21 +123,29 @@ export class Child {
   }
 }
 
+/** Ends every child that still lives, those of a fleet that was only starting too, and waits for them. */
+async function endLiving(): Promise<void> {
+  await Promise.all([...living].map((child) => child.stop(500)));
+}
+
 /**
- * For programs: on Ctrl-C, SIGTERM and SIGHUP `end` runs, then the process exits with 128 and the signal's number. A second signal exits at once; what still
+ * For programs: on Ctrl-C, SIGTERM and SIGHUP `end` runs, every child ends, then the process exits with 128 and the signal's number. A second signal exits at once; what still
  * lives is killed on the way out.
+ *
+ * @returns whether a signal has come: what fails from then on fails because everything is being ended
  */
-export function endOnSignals(end: () => Promise<void>): void {
+export function endOnSignals(end: () => Promise<void>): { readonly ending: boolean } {
   const numbers = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const;
-  let ending = false;
+  const state = { ending: false };
   for (const [name, number] of Object.entries(numbers)) {
     process.on(name, () => {
-      if (ending) process.exit(128 + number);
-      ending = true;
-      end().then(
-        () => process.exit(128 + number),
-        () => process.exit(128 + number),
-      );
+      if (state.ending) process.exit(128 + number);
+      state.ending = true;
+      void end()
+        .catch(() => undefined)
+        .then(endLiving)
+        .finally(() => process.exit(128 + number));
     });
   }
+  return state;
 }

@@ -29,16 +29,11 @@ export class UtilizationFilter extends Plugin {
     filter.fallbackOnEmpty = parameters.boolOf("fallbackOnEmpty", false);
     build.producer(parameters, "inFlightLoadProducerName", INFLIGHT_LOAD_PRODUCER);
     const conditions = parameters.get("conditions");
-    if (conditions.array() || !conditions.present) {
-      if (conditions.length == 0) conditions.error("at least one condition is required");
-    }
+    if (conditions.length == 0 && (conditions.isArray || !conditions.present)) conditions.error("at least one condition is required");
     const items = conditions.elements();
     for (let i = 0; i < items.length; i++) {
       const item = items[i];
-      if (!item.fields(["metric", "maxValue"])) {
-        if (!item.present) item.error("must be an object");
-        continue;
-      }
+      if (!item.fields(["metric", "maxValue"])) continue;
       const metricNode = item.get("metric");
       if (!metricNode.present) metricNode.error("is required");
       const metric = METRICS.indexOf(metricNode.oneOf(METRICS));

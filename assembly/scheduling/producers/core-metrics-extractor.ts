@@ -38,10 +38,8 @@ export class CoreMetricsExtractor extends Plugin {
     const key = parameters.textOf("engineLabelKey", "");
     if (key.length > 0) params.engineLabelKey = key;
     const list = parameters.get("engineConfigs");
-    if (list.array()) {
-      const items = list.elements();
-      for (let i = 0; i < items.length; i++) readEngine(items[i], params);
-    }
+    const items = list.elements();
+    for (let i = 0; i < items.length; i++) readEngine(items[i], params);
     addDefaults(params);
     const defaultNode = parameters.get("defaultEngine");
     const chosen = defaultNode.text("");
@@ -72,10 +70,7 @@ function readEngine(node: Node, params: ExtractorParams): void {
     "cacheNumBlocksSpec",
     "customMetrics",
   ]);
-  if (!known) {
-    if (!node.present) node.error("must be an object");
-    return;
-  }
+  if (!known) return;
   const nameNode = node.get("name");
   const name = nameNode.text("");
   if (name.length == 0 && (nameNode.isString || !nameNode.present)) nameNode.error("is required");

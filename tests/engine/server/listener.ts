@@ -14,6 +14,8 @@ export interface ListenerOptions {
 export class Listener {
   private readonly server: Server;
   private readonly sockets = new Set<Socket>();
+  /** Connections without a request so far: node does not count them as idle. */
+  private readonly unused = new Set<Socket>();
   private boundPort = 0;
   private wanted = false;
   private pending: Promise<void> | null = null;
@@ -31,6 +33,13 @@ export class Listener {
       socket.once("close", () => this.sockets.delete(socket));
       // A reset is the client's business and must not end the process.
       socket.on("error", () => undefined);
+    });
+    this.server.on(options.tls === undefined ? "connection" : "secureConnection", (socket: Socket) => {
+      this.unused.add(socket);
+      socket.once("close", () => this.unused.delete(socket));
+    });
+    this.server.on("request", ({ socket }) => {
+      this.unused.delete(socket);
     });
     this.server.on("clientError", (_error, socket) => {
       if (socket.writable) socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
@@ -67,6 +76,7 @@ export class Listener {
     if (!this.server.listening) return;
     this.server.close();
     this.server.closeIdleConnections();
+    for (const socket of this.unused) socket.destroy();
   }
 
   destroyConnections(): void {

@@ -190,6 +190,16 @@ describe("scripted refusal", () => {
     await expect.poll(() => refused(d), PATIENT).toBe("answered");
   });
 
+  it("closes connections that were opened ahead of a request too", async () => {
+    const d = await house.start({ role: "decode" });
+    const socket = connect(d.port, "127.0.0.1");
+    const closed = new Promise<void>((resolve) => socket.once("close", () => { resolve(); }));
+    socket.resume().on("error", () => undefined);
+    await expect.poll(() => d.state().connections, PATIENT).toBe(1);
+    d.setScript({ tcp: "refused" });
+    await closed;
+  });
+
   it("refuses on every engine that shares the queue", async () => {
     const queue = new ScriptQueue({ tcp: "refused" });
     const engines = [await house.start({ role: "prefill" }), await house.start({ role: "prefill" })];

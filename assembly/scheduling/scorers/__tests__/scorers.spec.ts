@@ -158,3 +158,14 @@ describe("prefix-cache-scorer", () => {
     expect(scores("prefix-cache-scorer", '{"matchLengthWeight":1,"matchLengthScaleTokens":40}', endpoints, tokens(20))).toBe("0.25");
   });
 });
+
+describe("context-length-aware", () => {
+  it("scores by how well the prompt fits the label's range", () => {
+    const endpoints = table("- - - - - -");
+    const ranges: StaticArray<string> = ["0-10000", "5000-5000", "0-4000", "7000-9000", "9-1"];
+    for (let i = 0; i < ranges.length; i++) endpoints.labels[i].set("llm-d.ai/context-length-range", ranges[i]);
+    // 0.3 + 0.7 * (0.7 / 2 + 0.3 / 2); no width; 1,000 above; 2,000 below; min above max; no label.
+    expect(scores("context-length-aware", "null", endpoints, tokens(5000))).toBe("0.65 1.0 0.15 0.1 0.0 0.5");
+    expect(scores("context-length-aware", '{"label":"other"}', endpoints, tokens(5000))).toBe("0.5 0.5 0.5 0.5 0.5 0.5");
+  });
+});

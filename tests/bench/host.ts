@@ -1,0 +1,303 @@
+/**
+ * The proxy-wasm host in this process: enough of it to run a filter's module through whole requests, and to count what it asks of the host. Shared data, headers and
+ * buffers cost about what copying costs; what a call costs in Envoy is told by {@link HOST_COSTS_US}.
+ */
+import { webcrypto } from "node:crypto";
+
+const OK = 0;
+const NOT_FOUND = 1;
+const CAS_MISMATCH = 8;
+
+const REQUEST_BODY = 0;
+const PLUGIN_CONFIGURATION = 7;
+const REQUEST_HEADERS = 0;
+
+/** What a request's path does not wait for. */
+const WITHOUT_EFFECT = ["set_tick_period_milliseconds", "http_call", "get_metric"];
+
+/** Calls of one kind: how many, and the bytes that went in or out. */
+export interface CallCount {
+  calls: number;
+  bytes: number;
+}
+
+export type Calls = Readonly<Record<string, CallCount>>;
+
+/** What calls cost in Envoy, µs, as measured on a two-core machine: a shared-data hit grows with its size, mostly for the way back into the module's malloc. */
+export const HOST_COSTS_US = { miss: 0.3, hit: 1.5, hitPerKiB: 0.4, set: 0.4, other: 0.3 } as const;
+
+/** µs of the host, by {@link HOST_COSTS_US}. */
+export function modelledHostUs(calls: Calls): number {
+  let us = 0;
+  for (const [name, { calls: count, bytes }] of Object.entries(calls)) {
+    if (name === "get_shared_data miss") us += count * HOST_COSTS_US.miss;
+    else if (name.startsWith("get_shared_data")) us += count * HOST_COSTS_US.hit + (bytes / 1024) * HOST_COSTS_US.hitPerKiB;
+    else if (name.startsWith("set_shared_data")) us += count * HOST_COSTS_US.set;
+    // Body bytes are copied by every filter that reads them; they are no part of a request's fixed cost.
+    else us += count * HOST_COSTS_US.other;
+  }
+  return us;
+}
+
+interface Cell {
+  value: Uint8Array;
+  cas: number;
+}
+
+interface FilterExports {
+  memory: WebAssembly.Memory;
+  malloc(size: number): number;
+  _initialize?(): void;
+  _start?(): void;
+  proxy_on_vm_start(root: number, size: number): number;
+  proxy_on_context_create(id: number, parent: number): void;
+  proxy_on_configure(root: number, size: number): number;
+  proxy_on_tick?(root: number): void;
+  proxy_on_request_headers(id: number, headers: number, end: number): number;
+  proxy_on_request_body(id: number, size: number, end: number): number;
+  proxy_on_response_headers(id: number, headers: number, end: number): number;
+  proxy_on_done(id: number): number;
+  proxy_on_log(id: number): void;
+  proxy_on_delete(id: number): void;
+}
+
+/** How the spaces of assembly/store are called in a report; the number stands behind the eight bytes of a key. */
+const SPACES = ["?", "secret", "ids", "in-flight table", "in-flight book", "VMs", "lease", "load", "prefix slot", "prefix holders", "prefix generations", "prefix floors", "marks"];
+
+function spaceOf(key: Uint8Array): string {
+  if (key.length !== 12) return Buffer.from(key).toString("latin1");
+  return SPACES[new DataView(key.buffer, key.byteOffset, key.length).getUint32(8, true)] ?? "other";
+}
+
+/** A request as the filter sees it. */
+export interface HostRequest {
+  headers: ReadonlyMap<string, string>;
+  body: Uint8Array;
+  /** Bytes by which the body grows from callback to callback. */
+  pieceBytes: number;
+}
+
+/** Where a request's time goes, ms. */
+export interface Phases {
+  headers: number;
+  body: number;
+  /** The last body callback beyond its own piece: the decision. In {@link body} as well where the body has one piece. */
+  last: number;
+  response: number;
+  log: number;
+}
+
+const ROOT_CONTEXT = 1;
+
+export class EmulatedHost {
+  private readonly exports: FilterExports;
+  private readonly cells = new Map<string, Cell>();
+  private counts = new Map<string, CallCount>();
+  private counting = false;
+  private nextCas = 1;
+  private nextContext = 2;
+  private nextMetric = 1;
+  private request: HostRequest | null = null;
+  private buffered = 0;
+  private responseStatus = 0;
+  /** Headers that the filter has set on the current request. */
+  readonly set = new Map<string, string>();
+  readonly logs: string[] = [];
+  /** A clock that stands still unless it is moved. */
+  nowMs = Date.now();
+
+  /**
+   * @param module the filter's bytes
+   * @param document the plugin configuration
+   * @throws Error with the filter's own words when it refuses the configuration
+   */
+  constructor(
+    module: Uint8Array,
+    private readonly document: Uint8Array,
+  ) {
+    const env = Object.fromEntries([...Object.entries(this.functions), ...WITHOUT_EFFECT.map((name) => [name, () => OK] as const)].map(([name, call]) => [`proxy_${name}`, call]));
+    const imports = { env, wasi_snapshot_preview1: { random_get: this.functions.random_get } };
+    this.exports = new WebAssembly.Instance(new WebAssembly.Module(module), imports).exports as unknown as FilterExports;
+    this.exports._initialize?.();
+    this.exports._start?.();
+    this.exports.proxy_on_context_create(ROOT_CONTEXT, 0);
+    if (this.exports.proxy_on_vm_start(ROOT_CONTEXT, 0) === 0 || this.exports.proxy_on_configure(ROOT_CONTEXT, document.length) === 0) {
+      throw new Error(`the filter refused its configuration: ${this.logs.join("; ")}`);
+    }
+  }
+
+  private get bytes(): Uint8Array {
+    return new Uint8Array(this.exports.memory.buffer);
+  }
+
+  private count(name: string, bytes: number): void {
+    if (!this.counting) return;
+    const found = this.counts.get(name);
+    if (found === undefined) this.counts.set(name, { calls: 1, bytes });
+    else {
+      found.calls++;
+      found.bytes += bytes;
+    }
+  }
+
+  private text(at: number, size: number): string {
+    return Buffer.from(this.exports.memory.buffer, at, size).toString("latin1");
+  }
+
+  /** Gives a value to the module, in memory of its own malloc. */
+  private give(value: Uint8Array, from: number, size: number, pointerAt: number, sizeAt: number): void {
+    const at = size === 0 ? 0 : this.exports.malloc(size);
+    if (size > 0) this.bytes.set(value.subarray(from, from + size), at);
+    const view = new DataView(this.exports.memory.buffer);
+    view.setUint32(pointerAt, at, true);
+    view.setUint32(sizeAt, size, true);
+  }
+
+  private readonly functions: Readonly<Record<string, (...numbers: number[]) => number>> = {
+    get_shared_data: (keyAt = 0, keySize = 0, pointerAt = 0, sizeAt = 0, casAt = 0) => {
+      const key = this.text(keyAt, keySize);
+      const cell = this.cells.get(key);
+      if (this.counting) this.count(cell === undefined ? "get_shared_data miss" : `get_shared_data ${spaceOf(this.bytes.subarray(keyAt, keyAt + keySize))}`, cell?.value.length ?? 0);
+      if (cell === undefined) return NOT_FOUND;
+      this.give(cell.value, 0, cell.value.length, pointerAt, sizeAt);
+      new DataView(this.exports.memory.buffer).setUint32(casAt, cell.cas, true);
+      return OK;
+    },
+    set_shared_data: (keyAt = 0, keySize = 0, at = 0, size = 0, cas = 0) => {
+      const key = this.text(keyAt, keySize);
+      if (this.counting) this.count(`set_shared_data ${spaceOf(this.bytes.subarray(keyAt, keyAt + keySize))}`, size);
+      const cell = this.cells.get(key);
+      const value = this.bytes.slice(at, at + size);
+      if (cell === undefined) {
+        this.cells.set(key, { value, cas: this.nextCas++ });
+        return OK;
+      }
+      if (cas !== 0 && cas !== cell.cas) return CAS_MISMATCH;
+      cell.value = value;
+      cell.cas = this.nextCas++;
+      return OK;
+    },
+    get_buffer_bytes: (kind = 0, start = 0, size = 0, pointerAt = 0, sizeAt = 0) => {
+      const source = kind === PLUGIN_CONFIGURATION ? this.document : kind === REQUEST_BODY ? (this.request?.body ?? null) : null;
+      if (source === null) return NOT_FOUND;
+      const limit = kind === REQUEST_BODY ? this.buffered : source.length;
+      const take = Math.max(0, Math.min(size, limit - start));
+      this.count("get_buffer_bytes", take);
+      this.give(source, start, take, pointerAt, sizeAt);
+      return OK;
+    },
+    get_header_map_value: (map = 0, keyAt = 0, keySize = 0, pointerAt = 0, sizeAt = 0) => {
+      const name = this.text(keyAt, keySize);
+      const value = map === REQUEST_HEADERS ? this.request?.headers.get(name) : undefined;
+      this.count(value === undefined ? "get_header_map_value miss" : "get_header_map_value", value?.length ?? 0);
+      if (value === undefined) return NOT_FOUND;
+      const bytes = Buffer.from(value, "latin1");
+      this.give(bytes, 0, bytes.length, pointerAt, sizeAt);
+      return OK;
+    },
+    replace_header_map_value: (map = 0, keyAt = 0, keySize = 0, at = 0, size = 0) => {
+      this.count("replace_header_map_value", size);
+      if (map === REQUEST_HEADERS) this.set.set(this.text(keyAt, keySize), this.text(at, size));
+      return OK;
+    },
+    remove_header_map_value: (_map = 0, keyAt = 0, keySize = 0) => {
+      this.count("remove_header_map_value", keySize);
+      return OK;
+    },
+    get_property: (pathAt = 0, pathSize = 0, pointerAt = 0, sizeAt = 0) => {
+      const path = this.text(pathAt, pathSize);
+      this.count("get_property", 8);
+      const value = Buffer.alloc(8);
+      if (path.endsWith("request_attempt_count")) value[0] = 1;
+      this.give(value, 0, 8, pointerAt, sizeAt);
+      return OK;
+    },
+    set_property: (_pathAt = 0, _pathSize = 0, _at = 0, size = 0) => {
+      this.count("set_property", size);
+      return OK;
+    },
+    get_current_time_nanoseconds: (at = 0) => {
+      this.count("get_current_time_nanoseconds", 8);
+      new DataView(this.exports.memory.buffer).setBigUint64(at, BigInt(this.nowMs) * 1_000_000n, true);
+      return OK;
+    },
+    define_metric: (_type = 0, _nameAt = 0, _nameSize = 0, at = 0) => {
+      new DataView(this.exports.memory.buffer).setUint32(at, this.nextMetric++, true);
+      return OK;
+    },
+    increment_metric: () => {
+      this.count("increment_metric", 8);
+      return OK;
+    },
+    record_metric: () => {
+      this.count("record_metric", 8);
+      return OK;
+    },
+    log: (_level = 0, at = 0, size = 0) => {
+      this.logs.push(this.text(at, size));
+      return OK;
+    },
+    send_local_response: (status = 0) => {
+      this.count("send_local_response", 0);
+      this.responseStatus = status;
+      return OK;
+    },
+    random_get: (at = 0, size = 0) => {
+      webcrypto.getRandomValues(this.bytes.subarray(at, at + size));
+      return OK;
+    },
+  };
+
+  /** From here on calls are counted; what was counted before is forgotten. */
+  startCounting(): void {
+    this.counts = new Map();
+    this.counting = true;
+  }
+
+  stopCounting(): Calls {
+    this.counting = false;
+    return Object.fromEntries(this.counts);
+  }
+
+  tick(): void {
+    this.exports.proxy_on_tick?.(ROOT_CONTEXT);
+  }
+
+  /**
+   * One whole request, as Envoy runs it: headers, body in pieces, the answer's headers, the end. The time of each phase is added to `phases`.
+   *
+   * @throws Error when the filter answered by itself
+   */
+  run(request: HostRequest, phases: Phases): void {
+    const { exports } = this;
+    this.request = request;
+    this.buffered = 0;
+    this.responseStatus = 0;
+    this.set.clear();
+    const id = this.nextContext++;
+    const t0 = performance.now();
+    exports.proxy_on_context_create(id, ROOT_CONTEXT);
+    exports.proxy_on_request_headers(id, request.headers.size, 0);
+    const t1 = performance.now();
+    const { length } = request.body;
+    let last = t1;
+    while (this.buffered < length) {
+      this.buffered = Math.min(length, this.buffered + request.pieceBytes);
+      last = performance.now();
+      exports.proxy_on_request_body(id, this.buffered, this.buffered === length ? 1 : 0);
+    }
+    const t2 = performance.now();
+    exports.proxy_on_response_headers(id, 3, 0);
+    const t3 = performance.now();
+    exports.proxy_on_done(id);
+    exports.proxy_on_log(id);
+    exports.proxy_on_delete(id);
+    const t4 = performance.now();
+    phases.headers += t1 - t0;
+    phases.body += t2 - t1;
+    phases.last += t2 - last;
+    phases.response += t3 - t2;
+    phases.log += t4 - t3;
+    if (this.responseStatus !== 0) throw new Error(`the filter answered ${this.responseStatus.toString()}: ${this.logs.join("; ")}`);
+  }
+}

@@ -1,0 +1,137 @@
+/** The bench behind ./scripts/bench. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
+import { dirname, resolve } from "node:path";
+import { Command, InvalidArgumentError, Option } from "commander";
+import { endOnSignals } from "../fleet/processes.js";
+import { inRoot } from "../fleet/root.js";
+import { benchFilter, modulesOf } from "./filter-bench.js";
+import { filterReport } from "./filter-report.js";
+import { benchHostCalls } from "./host-calls.js";
+import { BODIES, type BodyName, type Prompt } from "./scenario.js";
+import { table } from "./table.js";
+
+function say(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+function show(lines: readonly string[]): void {
+  process.stdout.write(`${lines.join("\n")}\n`);
+}
+
+function number(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() === "" || !Number.isFinite(value) || value < least) throw new InvalidArgumentError(`has to be a number from ${least.toString()} on`);
+    return value;
+  };
+}
+
+function whole(least: number): (text: string) => number {
+  return (text) => {
+    const value = number(least)(text);
+    if (!Number.isInteger(value)) throw new InvalidArgumentError("has to be a whole number");
+    return value;
+  };
+}
+
+/** A list with commas between. */
+function list<T>(read: (text: string) => T): (text: string) => T[] {
+  return (text) => text.split(",").map((item) => read(item.trim()));
+}
+
+function oneOf<T extends string>(names: readonly T[]): (text: string) => T {
+  return (text) => {
+    const found = names.find((name) => name === text);
+    if (found === undefined) throw new InvalidArgumentError(`'${text}' is none of ${names.join(", ")}`);
+    return found;
+  };
+}
+
+/** What a report's figures were taken on. */
+function machine(): Record<string, unknown> {
+  return { at: new Date().toISOString(), cpus: cpus().length, cpu: cpus()[0]?.model ?? "", loadAverage: loadavg().map((value) => Math.round(value * 100) / 100), node: process.version };
+}
+
+function writeReport(file: string, report: object): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, `${JSON.stringify(report, null, 1)}\n`);
+  say(`written: ${file}`);
+}
+
+interface FilterFlags {
+  rounds?: number;
+  seconds?: number;
+  bodies?: BodyName[];
+  endpoints?: number[];
+  prompt?: Prompt[];
+  blocks?: number[];
+  maxBlocks: number;
+  connections?: number;
+  concurrency: number;
+  scrape?: number;
+  also: string[];
+  quick?: boolean;
+  minutes?: number;
+  json: string;
+}
+
+function filterCommand(): Command {
+  const bodies = Object.keys(BODIES) as BodyName[];
+  return new Command("filter")
+    .description("what the filter adds to Envoy, beside plain Envoy and the floor filter")
+    .option("--quick", "a first impression in a minute and a half: fewer rounds, cold prompts, blocks of 64 tokens")
+    .option("--rounds <number>", "rounds in which all targets take turns (5; quick 3)", whole(1))
+    .option("--seconds <number>", "length of one measurement (0.35; quick 0.25)", number(0.05))
+    .option("--bodies <list>", `some of ${bodies.join(",")}`, list(oneOf(bodies)))
+    .option("--endpoints <list>", "sizes of the fleet (8,1000)", list(whole(2)))
+    .option("--prompt <list>", "cold, warm or both (cold,warm; quick cold)", list(oneOf<Prompt>(["cold", "warm"])))
+    .option("--blocks <list>", "tokens per block (64,16,5; quick 64)", list(whole(1)))
+    .option("--max-blocks <number>", "blocks of a prompt that are looked at (not for 128k-tokens, which is looked at whole)", whole(1), 256)
+    .option("--connections <number>", "connections of the busy part, instead of each body's own number", whole(1))
+    .option("--concurrency <number>", "Envoy's worker threads", whole(1), 2)
+    .option("--scrape <KiB>", "have the filter scrape pages of this size, once a second from every endpoint (off)", number(1))
+    .addOption(new Option("--also <module>", "a further build of the filter to measure beside build/filter.wasm; may be repeated").default([]).argParser((text: string, before: string[]) => [...before, resolve(text)]))
+    .option("--minutes <number>", "no round begins that would end later (9.5; quick 1.4)", number(0.1))
+    .option("--json <file>", "where the rows go", inRoot("build", "bench", "filter.json"))
+    .action(async (flags: FilterFlags) => {
+      const quick = flags.quick === true;
+      const result = await benchFilter({
+        rounds: flags.rounds ?? (quick ? 3 : 5),
+        seconds: flags.seconds ?? (quick ? 0.25 : 0.35),
+        bodies: flags.bodies ?? bodies,
+        endpoints: flags.endpoints ?? [8, 1000],
+        prompts: flags.prompt ?? (quick ? ["cold"] : ["cold", "warm"]),
+        blocks: flags.blocks ?? (quick ? [64] : [64, 16, 5]),
+        maxBlocks: flags.maxBlocks,
+        concurrency: flags.concurrency,
+        connections: flags.connections ?? null,
+        scrapeBytes: flags.scrape === undefined ? null : Math.round(flags.scrape * 1024),
+        modules: modulesOf(flags.also),
+        budgetMs: (flags.minutes ?? (quick ? 1.4 : 9.5)) * 60_000,
+        say,
+      });
+      show(filterReport(result));
+      writeReport(flags.json, { machine: machine(), ...result });
+    });
+}
+
+function hostCommand(): Command {
+  return new Command("host")
+    .description("what each host call costs in Envoy, ns")
+    .option("--measurements <number>", "the best of so many is told", whole(1), 12)
+    .option("--json <file>", "where the figures go", inRoot("build", "bench", "host.json"))
+    .action(async (flags: { measurements: number; json: string }) => {
+      const calls = await benchHostCalls(flags.measurements);
+      show(table(["call", "ns"], Object.entries(calls).map(([name, ns]) => [name, ns.toString()]), 1));
+      writeReport(flags.json, { machine: machine(), nsPerCall: calls });
+    });
+}
+
+endOnSignals(() => Promise.resolve());
+try {
+  await new Command("bench").description("measures Crosspoint on this machine").addCommand(filterCommand()).addCommand(hostCommand()).parseAsync();
+} catch (error) {
+  process.stderr.write(`bench: ${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}
