@@ -31,7 +31,9 @@ export function parseCandidate(entry: string): Candidate | null {
   const port = Number(digits);
   if (port < 1 || port > 65535) return null;
   if (v6 !== undefined) return isIPv6(v6) ? { authority: `[${v6}]:${String(port)}`, host: v6, port } : null;
-  return { authority: `${name ?? ""}:${String(port)}`, host: name ?? "", port };
+  const authority = `${name ?? ""}:${String(port)}`;
+  // A name that ends in a number is an IPv4 address to URLs, and may be none: 10.0.0.256, 1.2.3.4.5.
+  return URL.canParse(`http://${authority}`) ? { authority, host: name ?? "", port } : null;
 }
 
 /** The prefill candidate of a request: the first, or a uniformly random one (HDR-02 … HDR-05). */

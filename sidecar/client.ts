@@ -16,7 +16,7 @@ export function writeHead(response: ClientResponse, status: number, headers: Fla
     response.writeHead(status, [...headers]);
     return;
   }
-  const grouped: Record<string, string[]> = {};
+  const grouped = Object.create(null) as Record<string, string[]>;
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = (headers[index] ?? "").toLowerCase();
     (grouped[name] ??= []).push(headers[index + 1] ?? "");

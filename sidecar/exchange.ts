@@ -46,6 +46,7 @@ export class Exchange {
   readonly #gone = new AbortController();
   #answered = false;
   #bodyOpened = false;
+  #body: Pieces | null = null;
 
   constructor(services: Services, request: ClientMessage, response: ClientResponse, target: string) {
     this.services = services;
@@ -76,6 +77,17 @@ export class Exchange {
 
   markBodyOpened(): void {
     this.#bodyOpened = true;
+  }
+
+  /** The request's body, as long as a stage may need it. */
+  holdBody(body: Pieces): void {
+    this.#body = body;
+  }
+
+  /** No leg is begun any more: an answer may go on for minutes, and a body may hold megabytes. */
+  releaseBody(): void {
+    this.#body?.release();
+    this.#body = null;
   }
 
   get headers(): FlatHeaders {

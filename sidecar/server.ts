@@ -239,10 +239,11 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
   }
   if (opened.length > 0) exchange.markBodyOpened();
   const { body, view } = outcome;
+  exchange.holdBody(body);
 
   if (multipart) {
     const problem = trusted ? null : await multipartProblem(contentType, body);
-    if (problem === null) await passThrough(exchange, body.list);
+    if (problem === null) await passThrough(exchange, [...body.list]);
     else refuse(`multipart_${problem}`, new ApiError(400, MULTIPART_TEXTS[problem]));
     return;
   }
@@ -252,7 +253,7 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
   }
   if (view === null || view.error !== null) {
     // A trusted client's body is the engine's to judge, as long as no stage needs to edit it (RT-05).
-    if (trusted && !asksForStages(exchange)) await passThrough(exchange, body.list);
+    if (trusted && !asksForStages(exchange)) await passThrough(exchange, [...body.list]);
     else refuse("unreadable", unreadable(view));
     return;
   }
@@ -264,7 +265,7 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
   if (!trusted) countControlMembers(exchange, view);
   const read = { shape, body, view };
   if (route.kind === "orchestrated") await orchestrate(exchange, read);
-  else await passThrough(exchange, view.isObject ? exchange.legBody(read, null) : body.list);
+  else await passThrough(exchange, view.isObject ? exchange.legBody(read, null) : [...body.list]);
 }
 
 const MULTIPART_TEXTS = {
@@ -291,7 +292,7 @@ function countControlMembers(exchange: Exchange, view: BodyView): void {
   exchange.log.warn({ requestId: exchange.requestId, members: labels }, "control members removed from a client's body");
 }
 
-async function passThrough(exchange: Exchange, body: readonly Buffer[] | null): Promise<void> {
+async function passThrough(exchange: Exchange, body: Buffer[] | null): Promise<void> {
   await relay(exchange, {
     stage: "pass_through",
     method: exchange.request.method ?? "GET",

@@ -23,8 +23,8 @@ export class Writer {
   private room: u32;
 
   constructor(room: u32 = 1024) {
-    this.room = room;
-    this.at = heap.alloc(room);
+    this.room = max<u32>(room, 16);
+    this.at = heap.alloc(this.room);
   }
 
   clear(): void {
@@ -79,11 +79,8 @@ export class Writer {
       this.text("null");
       return;
     }
-    if (value < 0) {
-      this.byte(0x2d);
-      value = -value;
-    }
-    const thousandths = <i64>Math.min(value * 1000 + 0.5, 9.0e18);
+    const thousandths = <i64>Math.min(Math.abs(value) * 1000 + 0.5, 9.0e18);
+    if (value < 0 && thousandths) this.byte(0x2d);
     this.number(thousandths / 1000);
     const rest = <u32>(thousandths % 1000);
     if (!rest) return;
@@ -112,7 +109,7 @@ export class Writer {
         this.unit(c);
         i++;
       } else {
-        let size: u32 = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+        let size: u32 = c >= 0xf5 ? 0 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
         let point = size == 4 ? c & 7 : size == 3 ? c & 15 : c & 31;
         if (i + size > n) size = 0;
         for (let k: u32 = 1; k < size; k++) {
@@ -123,6 +120,8 @@ export class Writer {
           }
           point = (point << 6) | (d & 63);
         }
+        // Written longer than it need be, half of a pair, or beyond the last character there is.
+        if ((size == 3 && (point < 0x800 || point - 0xd800 < 0x800)) || (size == 4 && (point < 0x10000 || point > 0x10ffff))) size = 0;
         if (!size) {
           this.unit(0xfffd);
           i++;

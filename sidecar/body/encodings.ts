@@ -5,7 +5,13 @@ import { type FlatHeaders, valuesOf } from "../headers.js";
 /** Encodings that can be opened. `deflate` stands for zlib's format and, as some senders have it, for the raw one. */
 export type ContentCoding = "gzip" | "deflate" | "br";
 
-const NAMES: Readonly<Record<string, ContentCoding | "identity">> = { gzip: "gzip", "x-gzip": "gzip", deflate: "deflate", br: "br", identity: "identity" };
+const NAMES: ReadonlyMap<string, ContentCoding | "identity"> = new Map([
+  ["gzip", "gzip"],
+  ["x-gzip", "gzip"],
+  ["deflate", "deflate"],
+  ["br", "br"],
+  ["identity", "identity"],
+]);
 
 /** More than one layer is nothing that a client needs, and each costs a decompressor. */
 const MAX_CODINGS = 2;
@@ -17,7 +23,7 @@ export function contentCodings(headers: FlatHeaders): readonly ContentCoding[] |
     for (const token of line.split(",")) {
       const name = token.trim().toLowerCase();
       if (name === "") continue;
-      const coding = NAMES[name];
+      const coding = NAMES.get(name);
       if (coding === undefined) return null;
       if (coding !== "identity") codings.push(coding);
     }

@@ -1,6 +1,6 @@
 /** A body as the list of buffers in which it arrived. Large bodies are never joined: edits cut views out of it (DESIGN, Speed). */
 export class Pieces {
-  readonly list: readonly Buffer[];
+  #list: readonly Buffer[];
   /** In bytes. */
   readonly length: number;
   readonly #starts: readonly number[];
@@ -12,24 +12,33 @@ export class Pieces {
       starts.push(length);
       length += piece.length;
     }
-    this.list = list;
+    this.#list = list;
     this.length = length;
     this.#starts = starts;
+  }
+
+  get list(): readonly Buffer[] {
+    return this.#list;
+  }
+
+  /** Gives the memory back. From then on there is nothing to cut out. */
+  release(): void {
+    this.#list = [];
   }
 
   /** The byte at an offset; -1 outside the body. */
   byteAt(offset: number): number {
     if (offset < 0 || offset >= this.length) return -1;
     const index = this.#indexOf(offset);
-    return this.list[index]?.[offset - (this.#starts[index] ?? 0)] ?? -1;
+    return this.#list[index]?.[offset - (this.#starts[index] ?? 0)] ?? -1;
   }
 
   /** Views of the bytes from `start` to `end`, nothing copied. */
   slice(start: number, end: number): Buffer[] {
     const views: Buffer[] = [];
     if (start >= end) return views;
-    for (let index = this.#indexOf(start); index < this.list.length; index++) {
-      const piece = this.list[index];
+    for (let index = this.#indexOf(start); index < this.#list.length; index++) {
+      const piece = this.#list[index];
       const base = this.#starts[index] ?? 0;
       if (piece === undefined || base >= end) break;
       const view = piece.subarray(Math.max(0, start - base), Math.min(piece.length, end - base));

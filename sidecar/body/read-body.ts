@@ -53,7 +53,8 @@ export function readBody(request: Readable, { codings, limitBytes, scanner }: Re
       scanner?.feed(piece);
     };
     const complete = (): void => {
-      if (!done) finish({ kind: "read", body: new Pieces(list), view: scanner === null ? null : scanner.end() });
+      // Taken out of the list: the request's listeners keep what stays in there.
+      if (!done) finish({ kind: "read", body: new Pieces(list.splice(0)), view: scanner === null ? null : scanner.end() });
     };
 
     /** Builds the decompressors on the first byte, innermost first in the chain's end. */

@@ -24,8 +24,9 @@ export type PrefillOutcome =
  * nothing was handed over yet (DESIGN, decision 9).
  *
  * @param entry of the routing header
+ * @param body emptied when the last word is there
  */
-export async function prefill(exchange: Exchange, entry: string, body: readonly Buffer[], extraHeaders: FlatHeaders = []): Promise<PrefillOutcome> {
+export async function prefill(exchange: Exchange, entry: string, body: Buffer[], extraHeaders: FlatHeaders = []): Promise<PrefillOutcome> {
   const { upstreams } = exchange.services;
   const candidate = parseCandidate(entry);
   if (candidate === null) {
@@ -36,6 +37,8 @@ export async function prefill(exchange: Exchange, entry: string, body: readonly 
   }
 
   const outcome = await callWithRetries(exchange, upstreams.prefiller(candidate), body, [...exchange.legHeaders(true), ...extraHeaders]);
+  // The caller may wait for decode's last event with it in hand.
+  body.splice(0);
   if (outcome.kind === "failed") {
     if (exchange.gone.aborted) return { kind: "over" };
     exchange.log.warn({ requestId: exchange.requestId, prefiller: candidate.authority, failure: outcome.error.failure, detail: outcome.error.detail }, "prefill failed");

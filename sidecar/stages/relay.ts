@@ -17,7 +17,8 @@ export interface RelayPlan {
   readonly stage: Extract<Stage, "decode" | "pass_through">;
   readonly method: string;
   readonly headers: FlatHeaders;
-  readonly body: readonly Buffer[] | null;
+  /** Emptied once it is sent and answered. */
+  readonly body: Buffer[] | null;
   readonly shape: ApiShape;
   /** What prefill found in its cache, as the number's text: written into the answer's usage. Null: the answer is not looked into. */
   readonly cachedTokens: string | null;
@@ -115,6 +116,7 @@ class Relay implements LegListener {
 
   onHead(status: number, headers: FlatHeaders): void {
     this.#exchange.services.engine.markThere();
+    this.#releaseBody();
     const contentType = (valuesOf(headers, "content-type")[0] ?? "").toLowerCase();
     const isStream = contentType.startsWith("text/event-stream");
     if (!this.#taken) {
@@ -129,6 +131,13 @@ class Relay implements LegListener {
     this.#rewriter = this.#rewriterFor(status, headers, contentType, isStream);
     if (this.#rewriter instanceof JsonRewriter) this.#heldHead = { status, headers };
     else this.#sendHead(status, headers, this.#rewriter !== null);
+  }
+
+  /** An engine that answers before it has read everything keeps it all until its answer's end. */
+  #releaseBody(): void {
+    if (!this.#leg.sent) return;
+    this.#plan.body?.splice(0);
+    this.#exchange.releaseBody();
   }
 
   #rewriterFor(status: number, headers: FlatHeaders, contentType: string, isStream: boolean): Rewriter | null {
@@ -242,7 +251,7 @@ class Relay implements LegListener {
 
 function addTrailers(response: Exchange["response"], trailers: FlatHeaders): void {
   if (trailers.length === 0) return;
-  const byName: Record<string, string> = {};
+  const byName = Object.create(null) as Record<string, string>;
   for (let index = 0; index + 1 < trailers.length; index += 2) byName[trailers[index] ?? ""] = trailers[index + 1] ?? "";
   response.addTrailers(byName);
 }

@@ -6,8 +6,8 @@ import type { Metrics, Stage } from "../metrics.js";
 import { LegError, legErrorOf } from "./leg-error.js";
 import type { Upstream } from "./pools.js";
 
-/** Bodies up to this size are joined for one write; larger ones go out piece by piece as they lie. */
-const JOIN_BELOW_BYTES = 256 * 1024;
+/** Bodies up to this size are joined for one write; larger ones go out piece by piece as they lie. undici keeps what was joined until the answer's end. */
+const JOIN_BELOW_BYTES = 64 * 1024;
 
 export interface LegRequest {
   readonly stage: Stage;
@@ -78,6 +78,7 @@ export class Leg implements Dispatcher.DispatchHandler {
   #timer: NodeJS.Timeout | null = null;
   /** Why we ended it ourselves. */
   #endedBy: LegError | null = null;
+  #sent = false;
   #status = 0;
   #resent = false;
   #done = false;
@@ -124,6 +125,11 @@ export class Leg implements Dispatcher.DispatchHandler {
     return this.#done;
   }
 
+  /** The whole body was handed to the connection: nothing reads it any more, but a resend before the head. */
+  get sent(): boolean {
+    return this.#sent;
+  }
+
   /** The answer's status; 0 before its head. */
   get status(): number {
     return this.#status;
@@ -150,13 +156,19 @@ export class Leg implements Dispatcher.DispatchHandler {
       method: method as Dispatcher.HttpMethod,
       path: target,
       headers: body === null ? [...headers] : [...headers, "content-length", String(length)],
-      // Iterables are bodies to undici (its types leave that out): an array of buffers is written as it lies, no copy of 8 MiB of media.
-      body: body === null || length === 0 ? null : length <= JOIN_BELOW_BYTES ? joined(body) : (body as unknown as Buffer),
+      // Iterables are bodies to undici (its types leave that out): a list of buffers is written as it lies, no copy of 8 MiB of media.
+      body: body === null || length === 0 ? null : length <= JOIN_BELOW_BYTES ? joined(body) : ({ [Symbol.iterator]: () => this.#pieces(body) } as unknown as Buffer),
       servername: upstream.servername,
     } as Dispatcher.DispatchOptions;
+    this.#sent = length <= JOIN_BELOW_BYTES;
     this.#dispatchedAtMs = performance.now();
     if (fresh) upstream.dispatchFresh(options, this);
     else upstream.dispatch(options, this);
+  }
+
+  *#pieces(body: readonly Buffer[]): Generator<Buffer> {
+    yield* body;
+    this.#sent = true;
   }
 
   #stop(error: LegError): void {

@@ -222,13 +222,30 @@ describe("which pod", () => {
     expect((await gateway.send({ path: "/version" })).status).toBe(200);
   });
 
-  it("pods that cannot be reached are ejected after two tries, answers of 500 eject nobody", async () => {
-    const d0 = await pod("d0");
-    const dead = { name: "dead", host: "127.0.0.1", port: await refusingPort() };
-    const gateway = await start({ endpoints: [d0, dead] });
-    for (let i = 0; i < 10; i++) expect((await gateway.send({ path: "/v1/models", headers: [["x-pod-status", "500"]] })).status).toBe(500);
-    expect(await gateway.stat("cluster.decode.outlier_detection.ejections_enforced_total")).toBeLessThanOrEqual(1);
-    expect((await gateway.send({ path: "/v1/models" })).status).toBe(200);
+  it("a pod that has gone is ejected after two failed connections, before the health checks know, and no client notices", { timeout: 40_000 }, async () => {
+    const [d0, d1] = [await pod("d0"), await pod("d1")];
+    const gateway = await start({ endpoints: [d0, d1] });
+    await healthy(gateway, 2);
+    await d0.close();
+    for (let i = 0; i < 20; i++) {
+      const answer = await gateway.send({ method: "POST", path: "/v1/completions", body: Buffer.from("{}"), headers: WITH_STAND_IN ? [["x-test-destination", d0.address]] : [] });
+      expect(json(answer)).toMatchObject({ pod: "d1" });
+    }
+    expect(await gateway.stat("cluster.decode.outlier_detection.ejections_enforced_consecutive_local_origin_failure")).toBe(1);
+    // An ejected pod that the filter names is tried all the same: that it does not is the filter's business.
+    if (WITH_STAND_IN) expect(await gateway.stat("cluster.decode.upstream_cx_connect_fail")).toBeGreaterThanOrEqual(20);
+  });
+
+  it("answers of 500 eject nobody: a client could take a pod away with them", async () => {
+    const [d0, d1] = [await pod("d0"), await pod("d1")];
+    const gateway = await start({ endpoints: [d0, d1] });
+    await healthy(gateway, 2);
+    for (let i = 0; i < 30; i++) {
+      const headers: [string, string][] = [["x-pod-status", i < 15 ? "500" : "503"], ...(WITH_STAND_IN ? [["x-test-destination", d0.address] as [string, string]] : [])];
+      expect((await gateway.send({ path: "/v1/models", headers })).status).toBeGreaterThanOrEqual(500);
+    }
+    expect(await gateway.stat("cluster.decode.outlier_detection.ejections_enforced_total")).toBe(0);
+    expect(await gateway.stat("cluster.decode.membership_healthy")).toBe(2);
   });
 
   it("without any reachable pod the answer is 503 as JSON, with Retry-After", async () => {
