@@ -48,7 +48,7 @@ describe("parseCandidate", () => {
     expect(parseCandidate(entry)).toEqual({ authority, host, port: Number(authority.split(":").at(-1)) });
   });
 
-  it.each(["h", "h:", ":80", "h:0", "h:65536", "h:8o", "https://h:1", "fd00::1:80", "[fd00::1]", "[zz]:1", "[1.2.3.4]:80", "u@h:1", "h:1/path", "h:1?x", "a b:1", "h:1#", "h:123456", "http://"])("refuses %s", (entry) => {
+  it.each(["h", "h:", ":80", "h:0", "h:65536", "h:8o", "https://h:1", "fd00::1:80", "[fd00::1]", "[zz]:1", "[1.2.3.4]:80", "u@h:1", "h:1/path", "h:1?x", "a b:1", "h:1#", "h:123456", "http://", "10.0.0.256:80", "1.2.3.4.5:80", "a.1x.09:80"])("refuses %s", (entry) => {
     expect(parseCandidate(entry)).toBeNull();
   });
 });

@@ -40,3 +40,26 @@ export function parseCandidate(entry: string): Candidate | null {
 export function pickPrefiller(entries: readonly string[], sampling: boolean, random: () => number = Math.random): string | undefined {
   return entries[sampling ? Math.floor(random() * entries.length) : 0];
 }
+
+/**
+ * The candidates in the order in which they are asked: the picked one, then the others as they stand, each address once ("h:1" and "http://h:1" are one). Entries
+ * that name none keep their place, so that one is told when its turn comes.
+ */
+export function failoverOrder(entries: readonly string[], picked: string): string[] {
+  const seen = new Set<string>();
+  return [picked, ...entries].filter((entry) => {
+    const address = parseCandidate(entry)?.authority ?? entry;
+    const isNew = !seen.has(address);
+    seen.add(address);
+    return isNew;
+  });
+}
+
+/** Whether two hosts (without brackets) are one address, IPv6 in any spelling. */
+export function isSameHost(a: string, b: string): boolean {
+  return normalHost(a) === normalHost(b);
+}
+
+function normalHost(host: string): string {
+  return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
+}

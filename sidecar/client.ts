@@ -45,6 +45,15 @@ export function cut(response: ClientResponse): void {
   else response.destroy();
 }
 
+/** {@link cut}, behind a last word. */
+export function writeAndCut(response: ClientResponse, chunk: Buffer): void {
+  const done = (): void => {
+    cut(response);
+  };
+  if (response instanceof Http2ServerResponse) response.write(chunk, done);
+  else response.write(chunk, done);
+}
+
 /** Reads on and throws away what is left of a body that is not wanted. */
 export function discardBody(request: ClientMessage): void {
   if (request.complete || request.destroyed) return;

@@ -13,7 +13,7 @@ describe("Engine", () => {
   function engineAt(authority: string): Engine {
     const upstream = new Upstream(authority, null, 10);
     running.push({ close: () => upstream.destroy() });
-    return new Engine(upstream, new Metrics());
+    return new Engine(0, upstream, new Metrics());
   }
 
   it("is asked only when it was away, and by all at once only once", async () => {

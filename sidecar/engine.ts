@@ -4,15 +4,18 @@ import type { Upstream } from "./upstream/pools.js";
 
 const PROBE_TIMEOUT_MS = 2000;
 
-/** The engine beside us: whether it is known to be away, and a question to find out. */
+/** An engine beside us, one per data-parallel rank: whether it is known to be away, and a question to find out. */
 export class Engine {
-  readonly #upstream: Upstream;
+  /** Its listener is so many ports above the base one. */
+  readonly rank: number;
+  readonly upstream: Upstream;
   readonly #metrics: Metrics;
   #away = false;
   #probing: Promise<boolean> | null = null;
 
-  constructor(upstream: Upstream, metrics: Metrics) {
-    this.#upstream = upstream;
+  constructor(rank: number, upstream: Upstream, metrics: Metrics) {
+    this.rank = rank;
+    this.upstream = upstream;
     this.#metrics = metrics;
   }
 
@@ -40,7 +43,7 @@ export class Engine {
 
   async #ask(): Promise<boolean> {
     const { outcome } = callForAnswer(
-      { stage: "pass_through", upstream: this.#upstream, method: "GET", target: "/health", headers: [], body: null, timeoutMs: PROBE_TIMEOUT_MS, timeoutUntil: "end", resendIfStale: true },
+      { stage: "pass_through", upstream: this.upstream, method: "GET", target: "/health", headers: [], body: null, timeoutMs: PROBE_TIMEOUT_MS, timeoutUntil: "end", resendIfStale: true },
       this.#metrics,
     );
     const result = await outcome;

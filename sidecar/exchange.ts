@@ -3,6 +3,7 @@ import { BodyEditor } from "./body/edits.js";
 import type { ScannerFactory } from "./body/make-scanner.js";
 import type { Pieces } from "./body/pieces.js";
 import type { ApiShape, BodyView } from "./body/types.js";
+import type { Candidate } from "./candidates.js";
 import { answerError, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
 import type { KvConnector } from "./connectors/connector.js";
 import type { EcConnector } from "./connectors/ec-connector.js";
@@ -12,6 +13,7 @@ import { type FlatHeaders, legHeaders, requestIdOf, withoutHeader } from "./head
 import type { Logger } from "./log.js";
 import type { Metrics } from "./metrics.js";
 import type { SidecarOptions } from "./options.js";
+import type { Turn } from "./stages/encode.js";
 import type { Upstreams } from "./upstream/pools.js";
 
 /** What all requests share. */
@@ -20,11 +22,13 @@ export interface Services {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly upstreams: Upstreams;
-  readonly engine: Engine;
+  /** By data-parallel rank; one without ranks. */
+  readonly engines: readonly Engine[];
   readonly makeScanner: ScannerFactory;
   readonly kvConnector: KvConnector;
   /** Null: no encode stage. */
   readonly ecConnector: EcConnector | null;
+  readonly encoderTurn: Turn;
 }
 
 /** A request whose body was read, with what is known of it. */
@@ -32,6 +36,17 @@ export interface ReadRequest {
   readonly shape: ApiShape;
   readonly body: Pieces;
   readonly view: BodyView;
+}
+
+/** What is to be carried out for a request. */
+export interface Job {
+  readonly request: ReadRequest;
+  /** What the encode stage handed over. */
+  readonly ecParams: EcParams;
+  /** Entries of the prefill header in the order in which they are asked; one at least. */
+  readonly prefillers: readonly string[];
+  /** A pod that holds more of the prompt's prefix than the one that prefills; null: none, or none that this connector can pull from. */
+  readonly kvSource: Candidate | null;
 }
 
 /** One client request on its way: its id, its answer, and whether somebody still waits for that. */
@@ -42,23 +57,51 @@ export class Exchange {
   readonly requestId: string;
   /** Path and query as they go to engines. */
   readonly target: string;
+  /** A prefill leg was asked for, whatever becomes of it. */
+  prefillAsked = false;
   readonly #peerAddress: string;
   readonly #gone = new AbortController();
+  readonly #arrivedAt: Engine;
+  #engine: Engine;
   #answered = false;
   #bodyOpened = false;
   #body: Pieces | null = null;
 
-  constructor(services: Services, request: ClientMessage, response: ClientResponse, target: string) {
+  /** @param engine the one behind the listener that the request came to */
+  constructor(services: Services, engine: Engine, request: ClientMessage, response: ClientResponse, target: string) {
     this.services = services;
+    this.#arrivedAt = engine;
+    this.#engine = engine;
     this.request = request;
     this.response = response;
     this.target = target;
     this.requestId = requestIdOf(request.rawHeaders);
-    // An IPv4 peer of a socket for both families.
-    this.#peerAddress = (request.socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+    this.#peerAddress = unmapped(request.socket.remoteAddress);
     response.once("close", () => {
       if (!this.#answered) this.#gone.abort();
     });
+  }
+
+  /** The engine that decodes. */
+  get engine(): Engine {
+    return this.#engine;
+  }
+
+  /** Has another rank's engine decode. */
+  useEngine(engine: Engine): void {
+    this.#engine = engine;
+  }
+
+  /** Whether the request came to the base listener, which speaks for all ranks. */
+  get cameToBase(): boolean {
+    return this.#arrivedAt.rank === 0;
+  }
+
+  /** Our own address in routing headers: the pod's, or the one that the connection came to; the port is that of the rank's listener. */
+  ownAddress(engine: Engine): { readonly host: string; readonly port: number } {
+    const { localAddress, localPort } = this.request.socket;
+    const { podIp } = this.services.options;
+    return { host: podIp === "" ? unmapped(localAddress) : podIp, port: (localPort ?? 0) - this.#arrivedAt.rank + engine.rank };
   }
 
   /** Aborted when the client has left before its answer was whole. */
@@ -122,6 +165,11 @@ export class Exchange {
     edit?.(editor);
     return editor.apply();
   }
+}
+
+/** An address as it is written: on a socket for both families IPv4 has another form. */
+function unmapped(address: string | undefined): string {
+  return (address ?? "").replace(/^::ffff:(?=\d+\.)/, "");
 }
 
 /** The encode stage's hand-over as JSON bytes; null: none. */

@@ -27,6 +27,10 @@ describe("legHeaders", () => {
     expect(leg(":method", "POST", ":path", "/", ":authority", "a.test", "x", "1")).toEqual(["x", "1", "host", "a.test", "x-forwarded-for", "10.0.0.9", "x-request-id", "r-1"]);
   });
 
+  it("joins the crumbs of a cookie", () => {
+    expect(leg("cookie", "a=1", "Cookie", "b=2; c=3")).toEqual(["x-forwarded-for", "10.0.0.9", "cookie", "a=1; b=2; c=3", "x-request-id", "r-1"]);
+  });
+
   it("drops the content encoding of a body that was opened, and the length always", () => {
     const headers = legHeaders({ rawHeaders: ["content-encoding", "gzip", "content-length", "5"], peerAddress: "", requestId: "r", bodyOpened: true });
     expect(headers).toEqual(["x-request-id", "r"]);

@@ -70,6 +70,7 @@ export function legHeaders({ rawHeaders, peerAddress, requestId, bodyOpened }: C
   const headers: string[] = [];
   let host = "";
   let forwardedFor = "";
+  let cookie = "";
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const raw = rawHeaders[index] ?? "";
     const value = rawHeaders[index + 1] ?? "";
@@ -78,6 +79,9 @@ export function legHeaders({ rawHeaders, peerAddress, requestId, bodyOpened }: C
       if (host === "") host = value;
     } else if (name === "x-forwarded-for") {
       forwardedFor += forwardedFor === "" ? value : `, ${value}`;
+    } else if (name === "cookie") {
+      // HTTP/2 may send it in crumbs (RFC 9113 §8.2.3).
+      cookie += cookie === "" ? value : `; ${value}`;
     } else if (!name.startsWith(":") && !NOT_ON_A_LEG.has(name) && dropped?.has(name) !== true && !(bodyOpened && name === "content-encoding")) {
       headers.push(raw, value);
     }
@@ -85,6 +89,7 @@ export function legHeaders({ rawHeaders, peerAddress, requestId, bodyOpened }: C
   if (host !== "") headers.push("host", host);
   if (peerAddress !== "") forwardedFor += forwardedFor === "" ? peerAddress : `, ${peerAddress}`;
   if (forwardedFor !== "") headers.push("x-forwarded-for", forwardedFor);
+  if (cookie !== "") headers.push("cookie", cookie);
   headers.push("x-request-id", requestId);
   return headers;
 }

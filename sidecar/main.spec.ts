@@ -68,7 +68,7 @@ describe("main", () => {
     for (const [flag, name] of [
       ["--connector=nixlv2", "--connector"],
       ["--port=abc", "--port"],
-      ["--kv-connector=mooncake", "--kv-connector=mooncake: known, not in this build"],
+      ["--kv-connector=lmcache", "--kv-connector"],
       ["--cert-path=/nonexistent", "--cert-path"],
     ] as const) {
       const started = run(flag);

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
 
-export type Stage = "encode" | "prefill" | "decode" | "pass_through";
+export type Stage = "encode" | "prefill" | "decode" | "pass_through" | "bootstrap";
 
 /** Seconds; prefill of long prompts and decode of long answers take minutes. */
 const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
@@ -43,7 +43,7 @@ export class Metrics {
   });
   readonly stageFailures = new Counter({
     name: "crosspoint_sidecar_stage_failures_total",
-    help: "Encode items and prefills that failed, and what was done about it.",
+    help: "Encode items, prefills and decodes that failed, and what was done about it.",
     labelNames: ["stage", "reason", "policy"],
     registers: [this.registry],
   });
@@ -98,7 +98,7 @@ export class Metrics {
   constructor() {
     // Known labels start at 0, so that a rate exists before the first event.
     for (const reason of ["missing", "not_object", "empty", "remote_block_ids", "remote_request_id", "remote_port", "unreadable"]) this.handoffInvalid.inc({ reason }, 0);
-    for (const stage of ["encode", "prefill", "decode", "pass_through"]) this.legsInFlight.set({ stage }, 0);
+    for (const stage of ["encode", "prefill", "decode", "pass_through", "bootstrap"]) this.legsInFlight.set({ stage }, 0);
   }
 
   /** Node's own: heap, event loop lag, handles. Once per process. */

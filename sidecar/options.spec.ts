@@ -50,6 +50,10 @@ trust-client-control-members: true
 allow-path: [/x, /y]
 body-limit: 1000
 drain-timeout: 5s
+kv-params-dialect: v2
+sglang-bootstrap-port: 9600
+rotate-encoders: true
+pod-ip: "[fd00::1]"
 log-level: debug
 listen-address: 127.0.0.1
 decoder-host: "::1"
@@ -103,6 +107,10 @@ describe("options", () => {
       "allow-path": [],
       "body-limit": 67_108_864,
       "drain-timeout": "60s",
+      "kv-params-dialect": "seed",
+      "sglang-bootstrap-port": 8998,
+      "rotate-encoders": false,
+      "pod-ip": "",
       "log-level": "info",
     });
   });
@@ -115,9 +123,7 @@ describe("options", () => {
   });
 
   it("names what the contract knows and this build does not carry", () => {
-    for (const flag of ["--kv-connector=sglang", "--data-parallel-size=2", "--enable-p2p-pull", "--decode-chunk-size=5", "--tracing"]) {
-      expect(refusal([flag])).toBe(`${flag}: known, not in this build`);
-    }
+    expect(refusal(["--tracing"])).toBe("--tracing: known, not in this build");
     expect(refusal(["--enable-ssrf-protection", "--inference-pool=a/b"])).toBe("--enable-ssrf-protection: known, not in this build");
   });
 
@@ -245,6 +251,8 @@ describe("options", () => {
   it("C-CFG-21: environment values are used, bad ones ignored", () => {
     const good = parseOptions([], { ENABLE_PREFILLER_SAMPLING: "T", INFERENCE_POOL: "ns/p", P2P_CONNECTOR_PORT: "7001" }).options;
     expect([good.enablePrefillerSampling, good.inferencePool?.name, good.p2pConnectorPort]).toEqual([true, "p", 7001]);
+    const ports = parseOptions([], { MOONCAKE_BOOTSTRAP_PORT: "7002", SGLANG_BOOTSTRAP_PORT: "7003", POD_IP: "10.0.0.10" }).options;
+    expect([ports.mooncakeBootstrapPort, ports.sglangBootstrapPort, ports.podIp]).toEqual([7002, 7003, "10.0.0.10"]);
     const bad = parseOptions([], { ENABLE_PREFILLER_SAMPLING: "yes", P2P_CONNECTOR_PORT: "many" }).options;
     expect([bad.enablePrefillerSampling, bad.p2pConnectorPort]).toEqual([false, 7777]);
   });
@@ -266,6 +274,9 @@ describe("options", () => {
       [["--allow-path=v1"], "--allow-path"],
       [["--log-level=loud"], "--log-level"],
       [["--decoder-host=a b"], "--decoder-host"],
+      [["--kv-params-dialect=v3"], "--kv-params-dialect"],
+      [["--sglang-bootstrap-port=0"], "--sglang-bootstrap-port"],
+      [["--pod-ip=a b"], "--pod-ip"],
       [["-v"], "-v"],
     ];
     for (const [argv, name] of wrong) {
@@ -277,6 +288,7 @@ describe("options", () => {
 
   it("C-CFG-23: offloading with two ranks is refused in the seed's dialect", () => {
     expect(refusal(["--kv-connector=offloading", "--data-parallel-size=2"])).toMatch(/--data-parallel-size.*offloading/);
+    expect(options("--kv-connector=offloading", "--data-parallel-size=2", "--kv-params-dialect=v2").dataParallelSize).toBe(2);
   });
 
   it("takes Go's spellings of booleans", () => {

@@ -2,10 +2,13 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
 import { formatDuration, MAX_TIMER_MS, parseDurationMs } from "./duration.js";
 
-/** KV connectors of the contract (sidecar §1.1); {@link BUILT_KV_CONNECTORS} says which of them this build carries. */
+/** KV connectors (sidecar §1.1), each one file under connectors/. */
 export const KV_CONNECTORS = ["nixlv2", "shared-storage", "sglang", "mooncake", "offloading"] as const;
 export type KvConnectorName = (typeof KV_CONNECTORS)[number];
-export const BUILT_KV_CONNECTORS: readonly KvConnectorName[] = ["nixlv2"];
+
+/** How the offloading connector's parameters are keyed by role: the seed's names, or the ones that engines took up later (sidecar §10.1). */
+export const KV_PARAMS_DIALECTS = ["seed", "v2"] as const;
+export type KvParamsDialect = (typeof KV_PARAMS_DIALECTS)[number];
 
 export const EC_CONNECTORS = ["ec-example", "ec-nixl"] as const;
 export type EcConnectorName = (typeof EC_CONNECTORS)[number];
@@ -84,6 +87,10 @@ export const DEFINITIONS = [
   { name: "allow-path", kind: "list", default: [], help: "further paths to pass through (comma list, repeatable; a trailing /* allows what is below)" },
   { name: "body-limit", kind: "int", default: 64 * 1024 * 1024, help: "largest request body in bytes, also after decompression" },
   { name: "drain-timeout", kind: "duration", default: 60_000, help: "longest wait for open requests after SIGTERM" },
+  { name: "kv-params-dialect", kind: "string", default: "seed", help: `key names of offloading parameters: ${KV_PARAMS_DIALECTS.join(", ")}` },
+  { name: "sglang-bootstrap-port", kind: "int", default: 8998, env: "SGLANG_BOOTSTRAP_PORT", help: "sglang bootstrap port of prefill pods" },
+  { name: "rotate-encoders", kind: "bool", default: false, help: "begin each request's media items at another entry of the encoder list" },
+  { name: "pod-ip", kind: "string", default: "", env: "POD_IP", help: "own address in routing headers; none: the one that a connection came to" },
   { name: "log-level", kind: "string", default: "info", help: LOG_LEVELS.join(", ") },
 ] as const satisfies readonly Definition[];
 
@@ -129,6 +136,11 @@ export interface SidecarOptions {
   readonly allowPaths: readonly string[];
   readonly bodyLimitBytes: number;
   readonly drainTimeoutMs: number;
+  readonly kvParamsDialect: KvParamsDialect;
+  readonly sglangBootstrapPort: number;
+  readonly rotateEncoders: boolean;
+  /** Without brackets; `""`: not given. */
+  readonly podIp: string;
   readonly logLevel: (typeof LOG_LEVELS)[number];
 }
 
@@ -192,6 +204,10 @@ export function describeOptions(options: SidecarOptions): Record<string, unknown
     "allow-path": options.allowPaths,
     "body-limit": options.bodyLimitBytes,
     "drain-timeout": formatDuration(options.drainTimeoutMs),
+    "kv-params-dialect": options.kvParamsDialect,
+    "sglang-bootstrap-port": options.sglangBootstrapPort,
+    "rotate-encoders": options.rotateEncoders,
+    "pod-ip": options.podIp,
     "log-level": options.logLevel,
   };
 }
@@ -226,11 +242,7 @@ export function namesConfiguration(argv: readonly string[]): boolean {
 /** Refuses settings that the contract knows and this build does not carry. Never silently ignored: most of them guard or change what a leg carries. */
 export function refuseUnbuilt(options: SidecarOptions): void {
   const unbuilt = (flag: string): OptionsError => new OptionsError(`${flag}: known, not in this build`);
-  if (!BUILT_KV_CONNECTORS.includes(options.kvConnector)) throw unbuilt(`--kv-connector=${options.kvConnector}`);
-  if (options.dataParallelSize > 1) throw unbuilt(`--data-parallel-size=${String(options.dataParallelSize)}`);
   if (options.enableSsrfProtection) throw unbuilt("--enable-ssrf-protection");
-  if (options.enableP2pPull) throw unbuilt("--enable-p2p-pull");
-  if (options.decodeChunkSize > 0) throw unbuilt(`--decode-chunk-size=${String(options.decodeChunkSize)}`);
   if (options.tracing) throw unbuilt("--tracing");
 }
 
@@ -367,6 +379,9 @@ function modelServerPort(flags: Layer, yaml: Layer): { readonly flag: string; re
   return { flag: "--model-server-port", text: "8200" };
 }
 
+/** Names and addresses of either family. */
+const HOST = /^[A-Za-z0-9._:%-]+$/;
+
 /** Checks in the reference's order, so that the same mistake is named first (sidecar §1.2); our own settings come last. */
 function validate(raw: Required<Layer>, engine: { readonly flag: string; readonly text: string }): SidecarOptions {
   const int = (name: OptionName): number => Number(raw[name]);
@@ -396,9 +411,10 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   requirePort("--p2p-connector-port", p2pPort);
   if (p2pPort + ranks - 1 > 65535) throw new OptionsError(`--p2p-connector-port: ${String(p2pPort)} leaves no port for rank ${String(ranks - 1)}`);
   if (bool("enable-p2p-pull") && kvConnector !== "nixlv2") throw new OptionsError(`--enable-p2p-pull: only with --kv-connector=nixlv2, not ${kvConnector}`);
-  if (kvConnector === "offloading" && ranks > 1) {
+  const dialect = oneOf("--kv-params-dialect", text("kv-params-dialect"), KV_PARAMS_DIALECTS);
+  if (kvConnector === "offloading" && ranks > 1 && dialect === "seed") {
     // CFG-23: in the seed's dialect every rank would bind the same p2p port.
-    throw new OptionsError("--data-parallel-size: must be 1 with --kv-connector=offloading");
+    throw new OptionsError("--data-parallel-size: must be 1 with --kv-connector=offloading and --kv-params-dialect=seed");
   }
   if (bool("enable-ssrf-protection") && inferencePool === null) throw new OptionsError("--enable-ssrf-protection: needs --inference-pool");
   const poolGroup = text("pool-group");
@@ -407,11 +423,15 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   if (metricsPort < 0 || metricsPort > 65535) throw new OptionsError(`--metrics-port: ${String(metricsPort)} is not between 0 and 65535`);
 
   const decoderHost = text("decoder-host").replace(/^\[(.*)\]$/, "$1");
-  if (!/^[A-Za-z0-9._:%-]+$/.test(decoderHost)) throw new OptionsError(`--decoder-host: "${decoderHost}" is not a host name or address`);
+  if (!HOST.test(decoderHost)) throw new OptionsError(`--decoder-host: "${decoderHost}" is not a host name or address`);
   const listenAddress = text("listen-address").replace(/^\[(.*)\]$/, "$1");
   const bodyLimit = int("body-limit");
   if (bodyLimit < 1) throw new OptionsError(`--body-limit: ${String(bodyLimit)} is not at least 1 byte`);
   const idle = int("max-idle-conns-per-host");
+  const sglangPort = int("sglang-bootstrap-port");
+  requirePort("--sglang-bootstrap-port", sglangPort);
+  const podIp = text("pod-ip").trim().replace(/^\[(.*)\]$/, "$1");
+  if (podIp !== "" && !HOST.test(podIp)) throw new OptionsError(`--pod-ip: "${podIp}" is not an address`);
   const allowPaths = list("allow-path");
   for (const path of allowPaths) if (!path.startsWith("/")) throw new OptionsError(`--allow-path: "${path}" does not start with /`);
 
@@ -449,6 +469,10 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     allowPaths,
     bodyLimitBytes: bodyLimit,
     drainTimeoutMs: timeoutOf("--drain-timeout", int("drain-timeout")),
+    kvParamsDialect: dialect,
+    sglangBootstrapPort: sglangPort,
+    rotateEncoders: bool("rotate-encoders"),
+    podIp,
     logLevel: oneOf("--log-level", text("log-level"), LOG_LEVELS),
   };
 }

@@ -221,7 +221,7 @@ describe("sidecar", () => {
       expect(engine.text()).toBe(HOSTILE);
     });
 
-    it.each(["x-opaque", "zstd", "gzip, zstd"])("answers 415 to content-encoding %s, and calls it no broken JSON", async (coding) => {
+    it.each(["x-opaque", "zstd", "gzip, zstd", "constructor"])("answers 415 to content-encoding %s, and calls it no broken JSON", async (coding) => {
       const answered = await send({ body: "\u0007\u0001", headers: ["content-encoding", coding] });
       expect([answered.status, errorOf(answered).type, engine.received.length]).toEqual([415, "UnsupportedMediaTypeError", 0]);
       expect(answered.body).not.toContain("invalid JSON");
@@ -266,7 +266,8 @@ describe("sidecar", () => {
 
   describe("headers", () => {
     it("C-HDR-06 C-HDR-10: routing and hop-by-hop headers are on no leg, the peer is named", async () => {
-      await send({ body: "{}", headers: ["host", "gw.test", ...ROUTING_HEADERS.filter((name) => name !== "x-prefiller-host-port").flatMap((name) => [name.toUpperCase(), "10.9.9.9:80"]), "connection", "x-foo", "x-foo", "1", "x-forwarded-for", "1.1.1.1", "x-bar", "1", "x-bar", "2"] });
+      await start();
+      await send({ body: "{}", headers: ["host", "gw.test", ...ROUTING_HEADERS.filter((name) => name !== "x-prefiller-host-port" && name !== "x-data-parallel-host-port").flatMap((name) => [name.toUpperCase(), "10.9.9.9:80"]), "X-Data-Parallel-Host-Port", `127.0.0.1:${String(sidecar?.port)}`, "connection", "x-foo", "x-foo", "1", "x-forwarded-for", "1.1.1.1", "x-bar", "1", "x-bar", "2"] });
       const rawHeaders = engine.received[0]?.rawHeaders ?? [];
       for (const name of [...ROUTING_HEADERS, "x-foo"]) expect(header({ rawHeaders }, name)).toEqual([]);
       expect([header({ rawHeaders }, "x-forwarded-for"), header({ rawHeaders }, "x-bar"), header({ rawHeaders }, "host")]).toEqual([["1.1.1.1, 127.0.0.1"], ["1", "2"], ["gw.test"]]);

@@ -14,8 +14,9 @@ import { valuesOf } from "./headers.js";
 import { listen, type Listener } from "./listener.js";
 import { type Logger, makeLog } from "./log.js";
 import { Metrics } from "./metrics.js";
-import { OptionsError, type SidecarOptions } from "./options.js";
+import type { SidecarOptions } from "./options.js";
 import { type Route, routeOf } from "./routes.js";
+import { Turn } from "./stages/encode.js";
 import { orchestrate } from "./stages/orchestrate.js";
 import { relay } from "./stages/relay.js";
 import { Upstreams } from "./upstream/pools.js";
@@ -23,6 +24,8 @@ import { Upstreams } from "./upstream/pools.js";
 export interface Sidecar {
   readonly port: number;
   readonly url: string;
+  /** By data-parallel rank, the base listener's first. */
+  readonly urls: readonly string[];
   /** Null: no metrics listener. */
   readonly metricsUrl: string | null;
   readonly metrics: Metrics;
@@ -47,8 +50,6 @@ export interface SidecarParts {
  * @throws the system's error when a port cannot be had
  */
 export async function startSidecar(options: SidecarOptions, parts: SidecarParts = {}): Promise<Sidecar> {
-  const kv = kvConnector(options.kvConnector);
-  if (kv === undefined) throw new OptionsError(`--kv-connector=${options.kvConnector}: known, not in this build`);
   const metrics = new Metrics();
   if (parts.processMetrics === true) metrics.collectProcess();
   const upstreams = new Upstreams(options);
@@ -57,29 +58,38 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     log: parts.log ?? makeLog(options.logLevel),
     metrics,
     upstreams,
-    engine: new Engine(upstreams.decoder, metrics),
+    engines: upstreams.decoders.map((upstream, rank) => new Engine(rank, upstream, metrics)),
     makeScanner: parts.makeScanner ?? makeScanner,
-    kvConnector: kv,
+    kvConnector: kvConnector(options.kvConnector),
     ecConnector: ecConnector(options.ecConnector),
+    encoderTurn: new Turn(),
   };
   // A scanner that cannot be loaded is to be told now, not with the first request.
   services.makeScanner("other").dispose();
   const door = new FrontDoor(services);
   const tls = options.secureProxy ? await keyPair(options.certPath) : null;
-  const listener = await listen(options.listenAddress, options.port, tls, door.handler);
+  const listeners: Listener[] = [];
   let metricsListener: Listener | null = null;
+  const close = async (): Promise<void> => {
+    await Promise.all([...listeners.map((listener) => listener.close()), metricsListener?.close(), upstreams.destroy()]);
+  };
   try {
+    for (const engine of services.engines) {
+      // Ranks are above the base port (sidecar §7), whichever that is.
+      const port = engine.rank === 0 ? options.port : (listeners[0]?.port ?? 0) + engine.rank;
+      listeners.push(await listen(options.listenAddress, port, tls, door.handlerOf(engine)));
+    }
     if (options.metricsPort > 0) metricsListener = await listen(options.listenAddress, options.metricsPort, null, metricsHandler(metrics));
   } catch (error) {
-    await listener.close();
+    await close();
     throw error;
   }
-  const close = async (): Promise<void> => {
-    await Promise.all([listener.close(), metricsListener?.close(), upstreams.destroy()]);
-  };
+  const [base] = listeners;
+  if (base === undefined) throw new Error("there is one rank at least");
   return {
-    port: listener.port,
-    url: listener.url,
+    port: base.port,
+    url: base.url,
+    urls: listeners.map(({ url }) => url),
     metricsUrl: metricsListener?.url ?? null,
     metrics,
     drain: async () => {
@@ -120,7 +130,14 @@ class FrontDoor {
     this.#services = services;
   }
 
-  readonly handler = (request: ClientMessage, response: ClientResponse): void => {
+  /** @param engine the one that decodes what comes to this listener */
+  handlerOf(engine: Engine): (request: ClientMessage, response: ClientResponse) => void {
+    return (request, response) => {
+      this.#handle(engine, request, response);
+    };
+  }
+
+  #handle(engine: Engine, request: ClientMessage, response: ClientResponse): void {
     // A socket that breaks while something is written to it is told by "close" already.
     response.on("error", () => undefined);
     request.on("error", () => undefined);
@@ -131,11 +148,11 @@ class FrontDoor {
       return;
     }
     if (this.#draining && "shouldKeepAlive" in response) response.shouldKeepAlive = false;
-    this.#count(route.kind, response, this.#serve(route, request, response));
-  };
+    this.#count(route.kind, response, this.#serve(route, engine, request, response));
+  }
 
-  async #serve(route: Exclude<Route, { kind: "health" }>, request: ClientMessage, response: ClientResponse): Promise<void> {
-    const exchange = new Exchange(this.#services, request, response, "target" in route ? route.target : "/");
+  async #serve(route: Exclude<Route, { kind: "health" }>, engine: Engine, request: ClientMessage, response: ClientResponse): Promise<void> {
+    const exchange = new Exchange(this.#services, engine, request, response, "target" in route ? route.target : "/");
     try {
       switch (route.kind) {
         case "notFound":
@@ -158,7 +175,7 @@ class FrontDoor {
   async #ready(exchange: Exchange): Promise<void> {
     if (this.#draining) {
       exchange.fail(new ApiError(503, "shutting down"));
-    } else if (await this.#services.engine.ready()) {
+    } else if (await exchange.engine.ready()) {
       exchange.markAnswered();
       answer(exchange.response, 200, ["content-length", "0"], Buffer.alloc(0));
       discardBody(exchange.request);
@@ -177,7 +194,7 @@ class FrontDoor {
         resolve();
       });
     });
-    void Promise.all([served, closed]).then(() => {
+    void Promise.allSettled([served, closed]).then(() => {
       this.#open -= 1;
       metrics.inFlight.dec();
       metrics.requests.inc({ route, status: response.headersSent ? response.statusCode : 0 });
@@ -233,6 +250,7 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
   const scanner = multipart || codings === null ? null : services.makeScanner(shape);
   const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, scanner });
   if (outcome.kind === "gone") return;
+  if (outcome.kind === "failed") throw outcome.error;
   if (outcome.kind === "refused") {
     refuse(outcome.reason, outcome.error);
     return;
@@ -302,6 +320,7 @@ async function passThrough(exchange: Exchange, body: Buffer[] | null): Promise<v
     cachedTokens: null,
     handoff: false,
     mayRestart: false,
+    prefilledBy: null,
   });
 }
 

@@ -106,7 +106,7 @@ export class InFlight {
       if (this.store.get(Space.Vms, 0)) {
         cas = this.store.cas;
         if (this.store.size >= 8) {
-          next = load<u32>(this.store.at);
+          next = max<u32>(1, load<u32>(this.store.at));
           n = listed(this.store);
           memory.copy(list + 8, this.store.at + 8, n << 2);
           if (wanted && stands(list, n, wanted)) {

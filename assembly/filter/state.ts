@@ -3,13 +3,16 @@
 import { DECISION_TYPES } from "../disagg/decision";
 import { DECODE_REASONS, ENCODE_REASONS, PREFILL_REASONS } from "../disagg/reasons";
 import { DRAINING, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, readLoad, SCRAPED, UNREACHABLE } from "../endpoints";
-import { Bytes, Counter, HeaderPairs, HeadersStatus, nowMs, RootContext, sendLocalResponse, StreamContext, Writer } from "../host";
+import { Bytes, Counter, getHeader, HeaderMap, HeaderPairs, HeadersStatus, nowMs, RootContext, sendLocalResponse, StreamContext, valueAt, valueSize, Writer } from "../host";
 import { version } from "../version";
 import { FilterRoot, newest } from "./root";
 
 const CONTENT_TYPE = new Bytes("content-type");
 const JSON_TYPE = new Bytes("application/json");
+const TEXT_TYPE = new Bytes("text/plain; version=0.0.4");
 const DETAILS = new Bytes("crosspoint_state");
+const PATH = new Bytes(":path");
+const METRICS = new Bytes("/metrics");
 
 /** The root of the state listener's filter: it has no configuration of its own. */
 export class StateRoot extends RootContext {
@@ -25,14 +28,18 @@ class StateStream extends StreamContext {
   onRequestHeaders(headers: u32, endOfStream: bool): HeadersStatus {
     const out = new Writer(16384);
     const root = newest;
-    if (root) writeState(out, root);
+    const asMetrics = getHeader(HeaderMap.Request, PATH) && valueSize >= METRICS.size && memory.compare(valueAt, METRICS.at, METRICS.size) == 0;
+    if (asMetrics) {
+      if (root) writeMetrics(out, root);
+    } else if (root) writeState(out, root);
     else {
       out.text('{"version":');
       out.json(version());
       out.text(',"configured":false}');
     }
     const pairs = new HeaderPairs();
-    pairs.add(CONTENT_TYPE.at, CONTENT_TYPE.size, JSON_TYPE.at, JSON_TYPE.size);
+    const type = asMetrics ? TEXT_TYPE : JSON_TYPE;
+    pairs.add(CONTENT_TYPE.at, CONTENT_TYPE.size, type.at, type.size);
     sendLocalResponse(200, DETAILS, pairs, out.at, out.size);
     out.dispose();
     pairs.dispose();
@@ -40,15 +47,95 @@ class StateStream extends StreamContext {
   }
 }
 
+/** Fills the table's dynamic columns from shared data; the load record itself is the caller's to dispose of. */
+function readAll(root: FilterRoot, now: u64): LoadBook {
+  const v = root.vm!;
+  const table = root.config!.endpoints;
+  readLoad(v.store, root.fleet, table, now, root.staleMs);
+  v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
+  const book = new LoadBook(root.ids);
+  book.adopt(v.store, root.fleet);
+  return book;
+}
+
+/**
+ * What is known per endpoint, as Prometheus text. Made anew at every read, so an endpoint that is gone is gone here at once; Envoy's own metrics could not forget it.
+ */
+function writeMetrics(out: Writer, root: FilterRoot): void {
+  const table = root.config!.endpoints;
+  const now = nowMs();
+  const book = readAll(root, now);
+  for (let family = 0; family < FAMILIES.length; family++) {
+    out.text("# TYPE crosspoint_endpoint_");
+    out.text(FAMILIES[family]);
+    out.text(" gauge\n");
+    for (let i = 0; i < table.count; i++) {
+      const e = book.entry(i);
+      let value: f64 = NaN;
+      switch (family) {
+        case 0:
+          if (table.known[i] & KNOWN_WAITING) value = table.waiting[i];
+          break;
+        case 1:
+          if (table.known[i] & KNOWN_RUNNING) value = table.running[i];
+          break;
+        case 2:
+          if (table.known[i] & KNOWN_KV_USAGE) value = table.kvUsage[i];
+          break;
+        case 3:
+          value = table.inflightRequests[i];
+          break;
+        case 4:
+          value = table.inflightTokens[i];
+          break;
+        case 5:
+          value = <f64>root.index!.blocksOf(table.id[i]);
+          break;
+        case 6:
+          value = <f64>root.capacity(i);
+          break;
+        case 7:
+          value = table.usable[i];
+          break;
+        case 8:
+          if (e.scrapedMs) value = <f64>(now - e.scrapedMs) / 1000;
+          break;
+      }
+      if (value != value) continue;
+      out.text("crosspoint_endpoint_");
+      out.text(FAMILIES[family]);
+      out.text("{namespace=");
+      out.json(table.namespace[i]);
+      out.text(",endpoint=");
+      out.json(table.name[i]);
+      out.text(",address=");
+      out.json(table.hostPort[i]);
+      out.text("} ");
+      out.decimal(value);
+      out.byte(0x0a);
+    }
+  }
+  book.dispose();
+}
+
+const FAMILIES: StaticArray<string> = [
+  "waiting_requests",
+  "running_requests",
+  "kv_cache_usage_ratio",
+  "inflight_requests",
+  "inflight_tokens",
+  "prefix_blocks",
+  "prefix_capacity_blocks",
+  "usable",
+  "scrape_age_seconds",
+];
+
 function writeState(out: Writer, root: FilterRoot): void {
   const v = root.vm!;
   const config = root.config!;
   const table = config.endpoints;
   const now = nowMs();
-  readLoad(v.store, root.fleet, table, now, root.staleMs);
-  v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
-  const book = new LoadBook(root.ids);
-  book.adopt(v.store, root.fleet);
+  const book = readAll(root, now);
   const scheduler = config.scheduler;
   out.text('{"version":');
   out.json(version());

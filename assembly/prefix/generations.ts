@@ -26,8 +26,9 @@ class Change {
 
 /** Generations of one endpoint while a request is credited to it: `open`, any number of `move` and `add`, `commit`. */
 export class Generations {
-  private record: usize = heap.alloc(SIZE);
-  private changes: usize = heap.alloc(MAX_CHANGES << 3);
+  private room: StaticArray<u8> = new StaticArray<u8>(SIZE + (MAX_CHANGES << 3));
+  private record: usize = 0;
+  private changes: usize = 0;
   private changeCount: u32 = 0;
   private added: u32 = 0;
   private id: u32 = 0;
@@ -38,7 +39,10 @@ export class Generations {
   /** Blocks that the endpoint holds. */
   total: u32 = 0;
 
-  constructor(private store: Store) {}
+  constructor(private store: Store) {
+    this.record = changetype<usize>(this.room);
+    this.changes = this.record + SIZE;
+  }
 
   /** Reads endpoint `id`'s record; a missing one is a new endpoint. */
   open(id: u32): void {
@@ -178,25 +182,30 @@ export class Generations {
   }
 
   /**
-   * Replaces the counts of endpoint `id` by what a walk over the slots found: `found[r]` blocks in generations from `firsts[r]` (ascending). Ranges that began after the
-   * walk did keep their counts. Returns false when the record changed meanwhile (the next walk will do).
+   * Puts the counts of endpoint `id` right by what a walk over the slots found: `found[r]` blocks in generations from `firsts[r]` (ascending), where there were `before[r]`
+   * when it began. What has been touched since may have been met before it moved to a newer range or after it, so a count is only brought to the nearest that the walk
+   * allows: as many as were found, or fewer by what has left the range meanwhile. A range with generations that were being filled then, or are newer, keeps its count.
+   * False when the record changed just now (the next walk will do).
    */
-  replace(id: u32, firsts: StaticArray<u32>, found: StaticArray<u32>, ranges: i32): bool {
-    this.open(id);
-    if (!this.store.get(Space.PrefixGenerations, id)) return false;
+  replace(id: u32, firsts: StaticArray<u32>, before: StaticArray<u32>, found: StaticArray<u32>, ranges: i32): bool {
+    this.id = id;
     const cas = this.read();
-    const newest = ranges ? unchecked(firsts[ranges - 1]) : 0;
+    if (cas == CREATE || !ranges) return false;
+    const newest = unchecked(firsts[ranges - 1]);
     for (let i: u32 = 0, n = this.count; i < n; i++) {
       const range = this.range(i);
       const next = i + 1 < n ? this.range(i + 1).first : u32.MAX_VALUE;
-      // The newest range of the walk's beginning was still being filled.
-      if (range.first >= newest) continue;
-      let sum: u32 = 0;
+      if (next > newest) break;
+      let were: u32 = 0;
+      let are: u32 = 0;
       for (let r = 0; r < ranges; r++) {
         const first = unchecked(firsts[r]);
-        if (first >= range.first && first < next) sum += unchecked(found[r]);
+        if (first < range.first || first >= next) continue;
+        were += unchecked(before[r]);
+        are += unchecked(found[r]);
       }
-      range.blocks = sum;
+      const left = were - min(were, range.blocks);
+      range.blocks = min(max(range.blocks, are - min(are, left)), are);
     }
     this.total = this.sum();
     return this.store.set(Space.PrefixGenerations, id, this.record, HEAD + (this.count << 3), cas);

@@ -22,10 +22,15 @@ export function findHolders(from: Store, run: Run, slots: u32): u32 {
 
 /** Such a record in private memory, to be changed and written back. */
 export class Holders {
-  private at: usize = heap.alloc(HEAD + MAX_HOLDERS * ENTRY);
+  private room: StaticArray<u8> = new StaticArray<u8>(HEAD + MAX_HOLDERS * ENTRY);
+  private at: usize = 0;
   private cas: u32 = 0;
   private tag: u64 = 0;
   count: u32 = 0;
+
+  constructor() {
+    this.at = changetype<usize>(this.room);
+  }
 
   entry(i: u32): Entry {
     return changetype<Entry>(this.at + HEAD + i * ENTRY);

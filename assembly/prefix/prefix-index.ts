@@ -28,13 +28,15 @@ export class PrefixIndex {
   private editor: SlotEditor = new SlotEditor();
   private generations: Generations;
   private other: Generations;
-  private path: usize = heap.alloc(PATH * offsetof<Step>());
-  private pathCount: u32 = 0;
   private holders: Holders = new Holders();
+  private room: StaticArray<u8> = new StaticArray<u8>(PATH * offsetof<Step>() + (RUN_BLOCKS << 2) + MAX_HOLDERS * ENTRY);
+  /** What the last look-up read. */
+  private path: usize = 0;
+  private pathCount: u32 = 0;
   /** Hashes of the run that is being cut off. */
-  private scratch: usize = heap.alloc(RUN_BLOCKS << 2);
+  private scratch: usize = 0;
   /** Entries of the runs that the next write takes out of their slot, and how many runs had to make room. */
-  private gone: usize = heap.alloc(MAX_HOLDERS * ENTRY);
+  private gone: usize = 0;
   private goneCount: u32 = 0;
   private goneRuns: u32 = 0;
   /** Of the record that `readSlot` found. */
@@ -47,6 +49,9 @@ export class PrefixIndex {
   ) {
     this.generations = new Generations(store);
     this.other = new Generations(store);
+    this.path = changetype<usize>(this.room);
+    this.scratch = this.path + PATH * offsetof<Step>();
+    this.gone = this.scratch + (RUN_BLOCKS << 2);
   }
 
   /** Before the first look-up of a callback: what the last one read is gone. */

@@ -111,10 +111,12 @@ export function findRun(at: usize, size: u32, root: u64, start: u32, hash: u32):
 /** One slot in private memory, to be changed and written back. */
 export class SlotEditor {
   /** Room for one run more than a slot holds, so that an edit may overflow before something is evicted. */
-  readonly at: usize = heap.alloc(SLOT_BYTES + 2048);
+  private room: StaticArray<u8> = new StaticArray<u8>(SLOT_BYTES + 2048);
+  at: usize = 0;
   size: u32 = SLOT_HEAD;
 
   constructor() {
+    this.at = changetype<usize>(this.room);
     this.clear();
   }
 

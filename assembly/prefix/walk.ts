@@ -1,4 +1,4 @@
-// The slow truth under the fast counts: the lease holder reads all slots within a minute and replaces each endpoint's counts by what it found there.
+// The slow truth under the fast counts: the lease holder reads all slots within a minute and puts each endpoint's counts right by what it found there.
 import { Space, Store } from "../store";
 import { Fleet } from "../endpoints/fleet";
 import { Generations, MAX_RANGES } from "./generations";
@@ -12,7 +12,11 @@ export class IndexWalk {
   private generations: Generations;
   private next: u32 = 0;
   private ids: StaticArray<u32> = [];
+  /** Where each of them stands in the arrays below. */
+  private places: Fleet = new Fleet([]);
+  /** Of each endpoint, the ranges that it had when the walk began: their first generations, their counts, and what the walk has met of them. */
   private firsts: StaticArray<u32>[] = [];
+  private before: StaticArray<u32>[] = [];
   private found: StaticArray<u32>[] = [];
   private ranges: StaticArray<i32> = [];
 
@@ -27,23 +31,30 @@ export class IndexWalk {
   start(ids: StaticArray<u32>): void {
     this.next = 0;
     this.ids = ids;
+    this.places = new Fleet(ids);
     this.ranges = new StaticArray<i32>(ids.length);
     this.firsts = new Array<StaticArray<u32>>(ids.length);
+    this.before = new Array<StaticArray<u32>>(ids.length);
     this.found = new Array<StaticArray<u32>>(ids.length);
     for (let i = 0; i < ids.length; i++) {
       const firsts = new StaticArray<u32>(RANGES);
+      const before = new StaticArray<u32>(RANGES);
       if (ids[i]) {
         this.generations.open(ids[i]);
         const n = <i32>this.generations.count;
-        for (let r = 0; r < n; r++) firsts[r] = this.generations.range(r).first;
+        for (let r = 0; r < n; r++) {
+          firsts[r] = this.generations.range(r).first;
+          before[r] = this.generations.range(r).blocks;
+        }
         this.ranges[i] = n;
       }
       this.firsts[i] = firsts;
+      this.before[i] = before;
       this.found[i] = new StaticArray<u32>(RANGES);
     }
   }
 
-  /** Reads the next `slots` slots; true when the walk is complete and the counts have been replaced. */
+  /** Reads the next `slots` slots; true when the walk is complete and the counts have been put right. */
   step(slots: u32, fleet: Fleet): bool {
     const end = min(this.next + slots, this.slots);
     for (; this.next < end; this.next++) {
@@ -60,7 +71,7 @@ export class IndexWalk {
     }
     if (this.next < this.slots) return false;
     for (let i = 0; i < this.ids.length; i++) {
-      if (this.ids[i] && this.ranges[i]) this.generations.replace(this.ids[i], this.firsts[i], this.found[i], this.ranges[i]);
+      if (this.ids[i] && this.ranges[i]) this.generations.replace(this.ids[i], this.firsts[i], this.before[i], this.found[i], this.ranges[i]);
     }
     return true;
   }
@@ -75,8 +86,10 @@ export class IndexWalk {
     }
     for (; n; n--, at += ENTRY) {
       const entry = changetype<Entry>(at);
-      const place = fleet.live(entry.id, entry.generation);
-      if (place < 0 || place >= this.ids.length || this.ids[place] != entry.id) continue;
+      // The fleet may have changed since the walk began.
+      if (fleet.live(entry.id, entry.generation) < 0) continue;
+      const place = this.places.place(entry.id);
+      if (place < 0) continue;
       const firsts = this.firsts[place];
       for (let r = this.ranges[place] - 1; r >= 0; r--) {
         if (unchecked(firsts[r]) <= entry.generation) {

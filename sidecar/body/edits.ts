@@ -51,6 +51,11 @@ export class BodyEditor {
     this.#insertInto({ start: parent.valueStart, end: parent.valueEnd }, name, json);
   }
 
+  /** Adds an element at the end of an array that is a member and has elements. */
+  append(array: Member, json: readonly Buffer[]): void {
+    this.#replaced.push({ start: array.valueEnd - 1, end: array.valueEnd - 1, parts: [Buffer.from(","), ...json] });
+  }
+
   #insertInto(object: ObjectSpan, name: string, json: string | readonly Buffer[]): void {
     const head = `${JSON.stringify(name)}:`;
     const parts = typeof json === "string" ? [Buffer.from(head + json)] : [Buffer.from(head), ...json];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Pieces } from "./pieces.js";
+import { PieceCollector, Pieces } from "./pieces.js";
 
 describe("Pieces", () => {
   const text = "0123456789abcdef";
@@ -22,8 +22,39 @@ describe("Pieces", () => {
     expect(new Pieces([Buffer.from("ab"), Buffer.from("cd")]).join(1, 3).toString()).toBe("bc");
   });
 
+  it("gives its memory back", () => {
+    const pieces = new Pieces([Buffer.from("abc")]);
+    pieces.release();
+    expect([pieces.list, pieces.slice(0, 3), pieces.byteAt(0), pieces.length]).toEqual([[], [], -1, 3]);
+  });
+
   it("takes an empty body", () => {
     const empty = new Pieces([]);
     expect([empty.length, empty.byteAt(0), empty.slice(0, 0), empty.join(0, 0).length]).toEqual([0, -1, [], 0]);
+  });
+});
+
+describe("PieceCollector", () => {
+  it("gives a body that came in one piece as it lies, and holds nothing after that", () => {
+    const collector = new PieceCollector();
+    const piece = Buffer.from("abc");
+    collector.push(piece);
+    expect(collector.take().list[0]).toBe(piece);
+    expect(collector.take().length).toBe(0);
+  });
+
+  it("keeps every byte in its place, whatever the sizes", () => {
+    const whole = Buffer.from(Array.from({ length: 60_000 }, (_, index) => index & 0xff));
+    for (const sizes of [[1], [1, 5000], [4095], [4096], [3, 0, 4000, 17_000], [16_384, 1]]) {
+      const collector = new PieceCollector();
+      for (let at = 0, turn = 0; at < whole.length; turn++) {
+        const size = sizes[turn % sizes.length] ?? 1;
+        collector.push(whole.subarray(at, at + size));
+        at += size;
+      }
+      const body = collector.take();
+      expect(body.join(0, body.length).equals(whole)).toBe(true);
+      expect(body.list.length).toBeLessThan(60_000 / 1000 + 20);
+    }
   });
 });

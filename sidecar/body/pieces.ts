@@ -64,3 +64,46 @@ export class Pieces {
     return low;
   }
 }
+
+/** Pieces below a quarter of this are gathered in blocks of it: a body may come one byte at a time, and a buffer costs a hundred bytes beside its own. */
+const BLOCK_BYTES = 16 * 1024;
+
+/** Collects a body as it arrives. */
+export class PieceCollector {
+  #list: Buffer[] = [];
+  #bytes = 0;
+  #block: Buffer | null = null;
+  /** Bytes of the block that are taken. */
+  #taken = 0;
+
+  push(piece: Buffer): void {
+    const first = this.#bytes === 0;
+    this.#bytes += piece.length;
+    // Most bodies come in one piece, which is kept as it lies.
+    if (first || piece.length >= BLOCK_BYTES / 4) {
+      this.#closeBlock();
+      if (piece.length > 0) this.#list.push(piece);
+      return;
+    }
+    if (this.#block === null || this.#block.length - this.#taken < piece.length) {
+      this.#closeBlock();
+      this.#block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, Math.max(1024, this.#bytes)));
+    }
+    this.#taken += piece.copy(this.#block, this.#taken);
+  }
+
+  #closeBlock(): void {
+    if (this.#block !== null) this.#list.push(this.#block.subarray(0, this.#taken));
+    this.#block = null;
+    this.#taken = 0;
+  }
+
+  /** The body; the collector is empty after it, so that who still holds that holds nothing. */
+  take(): Pieces {
+    this.#closeBlock();
+    const list = this.#list;
+    this.#list = [];
+    this.#bytes = 0;
+    return new Pieces(list);
+  }
+}

@@ -41,6 +41,25 @@ describe("readBody", () => {
     }
   });
 
+  it("gathers tiny pieces, and keeps large ones as they lie", async () => {
+    const bytes = Array.from(Buffer.from(`"${"x".repeat(50_000)}"`), (byte) => Buffer.from([byte]));
+    const large = Buffer.alloc(5000, 0x20);
+    const outcome = await read([...bytes, large, Buffer.from(" ")], [], 100_000);
+    expect(text(outcome)).toBe(`"${"x".repeat(50_000)}"${" ".repeat(5001)}`);
+    if (outcome.kind !== "read") return;
+    expect(outcome.body.list.length).toBeLessThan(15);
+    expect(outcome.body.list.map((piece) => piece.length)).toContain(5000);
+  });
+
+  it("tells a fault of the scanner instead of waiting for ever", async () => {
+    const scanner = makeScanner("chat");
+    const fault = new Error("trap");
+    const broken = { feed: () => { throw fault; }, end: () => scanner.end(), dispose: () => { scanner.dispose(); } };
+    expect(await readBody(Readable.from([BODY]), { codings: [], limitBytes: LIMIT, scanner: broken })).toEqual({ kind: "failed", error: fault });
+    const late = { feed: () => undefined, end: () => { throw fault; }, dispose: () => undefined };
+    expect(await readBody(Readable.from([BODY]), { codings: [], limitBytes: LIMIT, scanner: late })).toEqual({ kind: "failed", error: fault });
+  });
+
   it("opens two layers, the last named first", async () => {
     expect(text(await read([brotliCompressSync(gzipSync(BODY))], ["gzip", "br"]))).toBe(BODY.toString());
   });
@@ -82,7 +101,7 @@ describe("contentCodings", () => {
     expect(contentCodings(["content-encoding", "identity, x-gzip", "content-encoding", "br"])).toEqual(["gzip", "br"]);
   });
 
-  it.each(["zstd", "x-opaque", "gzip, zstd", "gzip, gzip, gzip", "compress", "gzip;q=1"])("cannot open %s", (value) => {
+  it.each(["zstd", "x-opaque", "gzip, zstd", "gzip, gzip, gzip", "compress", "gzip;q=1", "constructor", "tostring", "__proto__"])("cannot open %s", (value) => {
     expect(contentCodings(["content-encoding", value])).toBeNull();
   });
 });

@@ -1,14 +1,16 @@
 import type { Readable, Transform } from "node:stream";
 import { ApiError } from "../errors.js";
 import { type ContentCoding, decompressor } from "./encodings.js";
-import { Pieces } from "./pieces.js";
+import { PieceCollector, type Pieces } from "./pieces.js";
 import type { BodyScanner, BodyView } from "./types.js";
 
 export type ReadOutcome =
   | { readonly kind: "read"; readonly body: Pieces; readonly view: BodyView | null }
   | { readonly kind: "refused"; readonly error: ApiError; readonly reason: "too_large" | "bad_encoding" }
   /** The client went away in the middle of its body. */
-  | { readonly kind: "gone" };
+  | { readonly kind: "gone" }
+  /** A fault of ours: the scanner threw. */
+  | { readonly kind: "failed"; readonly error: unknown };
 
 export interface ReadSettings {
   /** Outermost last; empty: as it comes. */
@@ -22,7 +24,7 @@ export interface ReadSettings {
 /** Reads a request's body to its end, opening and scanning it on the way. Never rejects. */
 export function readBody(request: Readable, { codings, limitBytes, scanner }: ReadSettings): Promise<ReadOutcome> {
   return new Promise((resolve) => {
-    const list: Buffer[] = [];
+    const pieces = new PieceCollector();
     const chain: Transform[] = [];
     let received = 0;
     let opened = 0;
@@ -33,8 +35,16 @@ export function readBody(request: Readable, { codings, limitBytes, scanner }: Re
       done = true;
       request.off("data", onData).off("end", onEnd).off("close", onClose);
       for (const stage of chain) stage.destroy();
-      if (outcome.kind !== "read") scanner?.dispose();
       resolve(outcome);
+      if (outcome.kind !== "read") scanner?.dispose();
+    };
+    /** An exception in a listener would reach nobody, and the request would wait for ever. */
+    const guarded = (step: () => void): void => {
+      try {
+        step();
+      } catch (error) {
+        finish({ kind: "failed", error });
+      }
     };
     const refuse = (reason: "too_large" | "bad_encoding", error: ApiError): void => {
       finish({ kind: "refused", reason, error });
@@ -49,12 +59,15 @@ export function readBody(request: Readable, { codings, limitBytes, scanner }: Re
         tooLarge();
         return;
       }
-      list.push(piece);
-      scanner?.feed(piece);
+      pieces.push(piece);
+      guarded(() => {
+        scanner?.feed(piece);
+      });
     };
     const complete = (): void => {
-      // Taken out of the list: the request's listeners keep what stays in there.
-      if (!done) finish({ kind: "read", body: new Pieces(list.splice(0)), view: scanner === null ? null : scanner.end() });
+      guarded(() => {
+        if (!done) finish({ kind: "read", body: pieces.take(), view: scanner === null ? null : scanner.end() });
+      });
     };
 
     /** Builds the decompressors on the first byte, innermost first in the chain's end. */

@@ -1,4 +1,4 @@
-import type { EcParams, Exchange, ReadRequest } from "../exchange.js";
+import type { Exchange, Job } from "../exchange.js";
 import type { KvConnectorName } from "../options.js";
 
 /**
@@ -7,10 +7,6 @@ import type { KvConnectorName } from "../options.js";
  */
 export interface KvConnector {
   readonly name: KvConnectorName;
-  /**
-   * Carries a request out with remote prefill and answers the client. Never rejects for what an engine or a client does.
-   *
-   * @param prefiller the picked entry of `x-prefiller-host-port`, as it stands there
-   */
-  serve(exchange: Exchange, request: ReadRequest, prefiller: string, ecParams: EcParams): Promise<void>;
+  /** Carries a request out with remote prefill and answers the client. Never rejects for what an engine or a client does. */
+  serve(exchange: Exchange, job: Job): Promise<void>;
 }

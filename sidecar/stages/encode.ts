@@ -42,12 +42,22 @@ export function distinctItems(media: readonly MediaItem[]): MediaItem[] {
   });
 }
 
+/** Counts requests, so that each begins its encoders at another entry (`--rotate-encoders`): pickers that list the same pods in the same order would have the first do all. */
+export class Turn {
+  #next = 0;
+
+  next(): number {
+    return this.#next++;
+  }
+}
+
 /**
- * Has every distinct media item encoded, item i by entry i mod N of the header, at most eight at a time. The first failure ends the other calls and is the
+ * Has every distinct media item encoded, item i by entry i mod N of the header (or from another entry on, with `--rotate-encoders`), at most eight at a time. The first failure ends the other calls and is the
  * client's answer; under the policy `local` only the failed item is left out.
  */
 export async function encode(exchange: Exchange, request: ReadRequest, connector: EcConnector, entries: readonly string[]): Promise<EncodeOutcome> {
-  const { metrics } = exchange.services;
+  const { metrics, options, encoderTurn } = exchange.services;
+  const first = options.rotateEncoders ? encoderTurn.next() % entries.length : 0;
   const items = distinctItems(request.view.media);
   metrics.encodeItems.inc({ outcome: "merged" }, request.view.media.length - items.length);
   const headers = encodeHeaders(exchange.headers);
@@ -71,7 +81,7 @@ export async function encode(exchange: Exchange, request: ReadRequest, connector
       const index = next++;
       const item = items[index];
       if (item === undefined) return;
-      const result = await encodeItem(exchange, request, connector, item, index, entries[index % entries.length] ?? "", headers, open);
+      const result = await encodeItem(exchange, request, connector, item, index, entries[(first + index) % entries.length] ?? "", headers, open);
       if (stopped) return;
       if (result.kind === "failed") {
         metrics.encodeItems.inc({ outcome: "failed" });

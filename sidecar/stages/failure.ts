@@ -10,16 +10,24 @@ import type { LegError } from "../upstream/leg-error.js";
  * local engine does what it can alone.
  *
  * @param respond gives the client the failure
+ * @param possible whether the engine can do anything alone
  * @returns whether to go on locally
  */
-export function goesOnLocally(exchange: Exchange, stage: "encode" | "prefill", reason: string, respond: () => void): boolean {
+export function goesOnLocally(exchange: Exchange, stage: "encode" | "prefill" | "decode", reason: string, respond: () => void, possible = true): boolean {
   const { options, metrics, log } = exchange.services;
-  const policy = options.onStageFailure;
+  const policy = possible ? options.onStageFailure : "fail";
   metrics.stageFailures.inc({ stage, reason, policy });
   log.warn({ requestId: exchange.requestId, stage, reason, policy }, policy === "local" ? "stage failed, going on locally" : "stage failed");
   if (policy === "local") return true;
   respond();
   return false;
+}
+
+/** Counts a decode leg that failed before its first content. `fallsBack`: the engine goes on without what was handed over; otherwise the failure is the client's. */
+export function countDecodeFailure(exchange: Exchange, reason: string, fallsBack: boolean): void {
+  const policy = fallsBack ? "local" : "fail";
+  exchange.services.metrics.stageFailures.inc({ stage: "decode", reason, policy });
+  exchange.log.warn({ requestId: exchange.requestId, stage: "decode", reason, policy }, fallsBack ? "decode failed, going on without a hand-off" : "decode failed");
 }
 
 /** Hands an engine's whole answer to the client: status, headers and body as they came (NX-14). */
@@ -44,6 +52,7 @@ const FAILURE_TEXTS: Readonly<Record<LegError["failure"], string>> = {
   broken: "the connection broke before its answer was whole",
   protocol: "its answer is not HTTP",
   too_large: "its answer is too large",
+  error_event: "its stream told of an error",
   timeout: "it did not answer in time",
   aborted: "the call was ended",
 };

@@ -3,6 +3,14 @@ import type { ApiShape } from "../body/types.js";
 const RESPONSES_OPENING = new Set(["response.created", "response.queued", "response.in_progress"]);
 const MESSAGES_OPENING = new Set(["message_start", "content_block_start", "ping"]);
 
+/** What the first event behind a stream's opening ones is. */
+export type FirstEvent =
+  | "content"
+  /** The engine failed after it had answered 200 (real-engine §7). */
+  | "error"
+  /** Too little of the prompt was cached for the request's `cache_hit_threshold` (sidecar §4.2). */
+  | "missed";
+
 /**
  * Watches a decode stream for its first event with content. Engines send the opening events (a role, an id) before the handed blocks are there
  * (real-engine §7): only content proves that they were taken.
@@ -10,21 +18,44 @@ const MESSAGES_OPENING = new Set(["message_start", "content_block_start", "ping"
 export class ContentWatch {
   readonly #shape: ApiShape;
   #line = "";
-  #seen = false;
+  #seen: FirstEvent | null = null;
 
   constructor(shape: ApiShape) {
     this.#shape = shape;
   }
 
-  /** Whether an event with content has passed, `chunk` included. */
-  push(chunk: Buffer): boolean {
-    if (this.#seen) return true;
+  /** The first event that does more than open the stream, once it has passed, `chunk` included; null before. */
+  push(chunk: Buffer): FirstEvent | null {
+    if (this.#seen !== null) return this.#seen;
     // Opening events are short and ASCII where it matters: a character cut in two only spoils text that is not looked at.
     const lines = (this.#line + chunk.toString("latin1")).split(/\r\n|[\r\n]/);
     this.#line = lines.pop() ?? "";
-    this.#seen = lines.some((line) => line.startsWith("data:") && !isOpening(line.slice("data:".length), this.#shape));
+    const first = lines.find((line) => line.startsWith("data:") && !isOpening(line.slice("data:".length), this.#shape));
+    if (first !== undefined) this.#seen = kindOf(first.slice("data:".length));
     return this.#seen;
   }
+}
+
+/** Whether a whole answer says that too little of its prompt was cached. */
+export function isMiss(answer: unknown): boolean {
+  const choices = memberOf(answer, "choices");
+  if (Array.isArray(choices)) return memberOf(choices[0], "finish_reason") === CACHE_THRESHOLD;
+  return memberOf(answer, "stop_reason") === CACHE_THRESHOLD || memberOf(memberOf(answer, "delta"), "stop_reason") === CACHE_THRESHOLD;
+}
+
+const CACHE_THRESHOLD = "cache_threshold";
+
+function kindOf(data: string): FirstEvent {
+  let event: unknown;
+  try {
+    event = JSON.parse(data);
+  } catch {
+    return "content";
+  }
+  if (isMiss(event)) return "missed";
+  const type = textOf(event, "type");
+  const error = memberOf(event, "error");
+  return (typeof error === "object" && error !== null) || type === "error" || type === "response.failed" ? "error" : "content";
 }
 
 /** Whether an event's data only opens a stream. What cannot be read does not open anything. */

@@ -1,15 +1,30 @@
-import { listEntries, pickPrefiller } from "../candidates.js";
+import { failoverOrder, isSameHost, listEntries, parseCandidate, pickPrefiller } from "../candidates.js";
+import { kvSourceOf, pullAlone } from "../connectors/kv-source.js";
+import { setTransferParams } from "../connectors/transfer-params.js";
+import type { Engine } from "../engine.js";
 import { ApiError } from "../errors.js";
-import type { EcParams, Exchange, ReadRequest } from "../exchange.js";
+import type { EcParams, Exchange, Job, ReadRequest } from "../exchange.js";
+import { valuesOf } from "../headers.js";
 import { decodeLocally } from "./decode.js";
 import { encode } from "./encode.js";
 
+const RANK_HEADER = "x-data-parallel-host-port";
+
 /** Carries out what the routing headers ask for: encoders, then the prefiller, then the engine beside us (sidecar §3, "Order of decisions"). */
 export async function orchestrate(exchange: Exchange, request: ReadRequest): Promise<void> {
-  const { options, metrics, engine, kvConnector, ecConnector } = exchange.services;
+  const { options, metrics, kvConnector, ecConnector } = exchange.services;
   const { view } = request;
 
-  let prefiller = pickPrefiller(listEntries(exchange.headers, "x-prefiller-host-port"), options.enablePrefillerSampling);
+  const ranked = rankOf(exchange);
+  if (ranked === null) {
+    exchange.fail(new ApiError(400, "the routing header names no data-parallel rank of this pod", RANK_HEADER));
+    return;
+  }
+  exchange.useEngine(ranked);
+
+  const entries = listEntries(exchange.headers, "x-prefiller-host-port");
+  let prefiller = pickPrefiller(entries, options.enablePrefillerSampling);
+  exchange.prefillAsked = prefiller !== undefined;
   if (prefiller !== undefined && view.neverSplit !== "") {
     // For pickers in front that do not know the rule (DESIGN, decision 8).
     metrics.neverSplit.inc({ reason: view.neverSplit });
@@ -18,7 +33,7 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   }
   const encoders = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports");
 
-  if ((prefiller !== undefined || encoders.length > 0) && !(await engine.mayServe())) {
+  if ((prefiller !== undefined || encoders.length > 0) && !(await exchange.engine.mayServe())) {
     exchange.fail(new ApiError(503, "the decode engine is not ready: it does not accept connections"));
     return;
   }
@@ -29,6 +44,39 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
     if (outcome.kind === "over") return;
     ecParams = outcome.ecParams;
   }
-  if (prefiller === undefined) await decodeLocally(exchange, request, ecParams);
-  else await kvConnector.serve(exchange, request, prefiller, ecParams);
+  const kvSource = view.neverSplit === "" ? kvSourceOf(exchange) : null;
+  if (prefiller !== undefined) await kvConnector.serve(exchange, { request, ecParams, kvSource, prefillers: failoverOrder(entries, prefiller) });
+  else await decodeAlone(exchange, { request, ecParams, kvSource });
+}
+
+/** Decode without a prefiller, with a prefix that another pod holds where the picker has named one (OF-04). */
+async function decodeAlone(exchange: Exchange, { request, ecParams, kvSource }: Omit<Job, "prefillers">): Promise<void> {
+  const pull = kvSource === null ? null : pullAlone(exchange, kvSource);
+  await decodeLocally(
+    exchange,
+    request,
+    ecParams,
+    pull === null
+      ? {}
+      : {
+          edit: (editor) => {
+            setTransferParams(editor, request.view, pull);
+          },
+        },
+  );
+}
+
+/**
+ * The engine of the rank that the deprecated header names, where the request came to the base listener; a rank's own listener does not look at it (sidecar §7).
+ * Null: it names none of ours, which is told before anything is spent (D24).
+ */
+function rankOf(exchange: Exchange): Engine | null {
+  const value = exchange.cameToBase ? (valuesOf(exchange.headers, RANK_HEADER)[0] ?? "").trim() : "";
+  if (value === "") return exchange.engine;
+  const named = parseCandidate(value);
+  const found = exchange.services.engines.find((engine) => {
+    const own = exchange.ownAddress(engine);
+    return named !== null && named.port === own.port && isSameHost(named.host, own.host);
+  });
+  return found ?? null;
 }

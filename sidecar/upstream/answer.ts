@@ -15,8 +15,12 @@ export interface Answer {
 
 export type AnswerOutcome = { readonly kind: "answer"; readonly answer: Answer } | { readonly kind: "failed"; readonly error: LegError; readonly leg: Leg };
 
-/** Starts a leg whose answer is read whole. Never rejects. */
-export function callForAnswer(request: LegRequest, metrics: Metrics): { readonly leg: Leg; readonly outcome: Promise<AnswerOutcome> } {
+/**
+ * Starts a leg whose answer is read whole. Never rejects.
+ *
+ * @param watch sees the body of a 2xx answer pass, which is not kept then (`body` is empty); may end the leg with an error of its own
+ */
+export function callForAnswer(request: LegRequest, metrics: Metrics, watch?: (chunk: Buffer, headers: FlatHeaders) => LegError | null): { readonly leg: Leg; readonly outcome: Promise<AnswerOutcome> } {
   let leg: Leg | null = null;
   const outcome = new Promise<AnswerOutcome>((resolve) => {
     let status = 0;
@@ -31,6 +35,11 @@ export function callForAnswer(request: LegRequest, metrics: Metrics): { readonly
           headers = headHeaders;
         },
         onData: (chunk) => {
+          if (watch !== undefined && status >= 200 && status < 300) {
+            const problem = watch(chunk, headers);
+            if (problem !== null) leg?.fail(problem);
+            return;
+          }
           bytes += chunk.length;
           if (bytes > MAX_ANSWER_BYTES) leg?.fail(new LegError("too_large", `more than ${String(MAX_ANSWER_BYTES)} bytes`));
           else chunks.push(chunk);

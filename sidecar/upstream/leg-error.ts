@@ -12,6 +12,8 @@ export type LegFailure =
   | "protocol"
   /** The answer is larger than we read. */
   | "too_large"
+  /** A stream that began well and then told of an error. */
+  | "error_event"
   /** Our deadline. */
   | "timeout"
   /** We ended it: the client left, or another leg failed. */

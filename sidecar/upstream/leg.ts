@@ -19,14 +19,16 @@ export interface LegRequest {
   readonly headers: FlatHeaders;
   /** Null: no body at all. */
   readonly body: readonly Buffer[] | null;
-  /** Milliseconds until the answer's head (`head`) or its end (`end`) must be there; 0: no deadline. */
+  /** Milliseconds until the answer's head (`head`), its end (`end`) or the caller's word (`told`, {@link Leg.inTime}) must be there; 0: no deadline. */
   readonly timeoutMs: number;
-  readonly timeoutUntil: "head" | "end";
+  readonly timeoutUntil: "head" | "end" | "told";
   /**
    * Whether the request may be sent once more when a kept connection turns out to be closed before any byte of an answer. Not for a decode leg with a
    * hand-off: should the engine have read it after all, its parameters are used (DESIGN, decision 8).
    */
   readonly resendIfStale: boolean;
+  /** On a connection that nothing used before: a repetition after a broken one must not meet another that broke with it. */
+  readonly fresh?: boolean;
 }
 
 /** What a leg tells. `onHead` at most once, then `onData` any number of times, then one of `onEnd` and `onError`, which may also come first. */
@@ -36,6 +38,8 @@ export interface LegListener {
   onEnd(trailers: FlatHeaders): void;
   onError(error: LegError): void;
 }
+
+const AWAITED: Readonly<Record<LegRequest["timeoutUntil"], string>> = { head: "first byte", end: "whole answer", told: "content" };
 
 // undici says which socket a request goes out on only here. The channel is published in the same turn as, and right after, the handler's onRequestStart.
 let starting: Leg | null = null;
@@ -93,13 +97,23 @@ export class Leg implements Dispatcher.DispatchHandler {
     const { stage, timeoutMs } = this.request;
     this.#metrics.legsInFlight.inc({ stage });
     this.request.upstream.running += 1;
-    if (timeoutMs > 0) {
-      this.#timer = setTimeout(() => {
-        this.#stop(new LegError("timeout", `no ${this.request.timeoutUntil === "head" ? "first byte" : "whole answer"} in ${String(timeoutMs)} ms`));
-      }, timeoutMs);
-    }
-    this.#dispatch(false);
+    this.setDeadline(timeoutMs);
+    this.#dispatch(this.request.fresh === true);
     return this;
+  }
+
+  /** The deadline counts from now on; 0: there is none. */
+  setDeadline(timeoutMs: number): void {
+    this.#clearTimer();
+    if (this.#done || timeoutMs <= 0) return;
+    this.#timer = setTimeout(() => {
+      this.#stop(new LegError("timeout", `no ${AWAITED[this.request.timeoutUntil]} in ${String(timeoutMs)} ms`));
+    }, timeoutMs);
+  }
+
+  /** What the deadline was for has come. */
+  inTime(): void {
+    this.#clearTimer();
   }
 
   /** Ends the call: its connection is closed, so that the engine stops. The listener gets the error `aborted`, once. */

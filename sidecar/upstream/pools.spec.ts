@@ -59,7 +59,7 @@ describe("Upstreams", () => {
     const upstreams = new Upstreams(options);
     expect(upstreams.prefiller(candidate(1))).toBe(upstreams.prefiller(candidate(1)));
     expect(upstreams.prefiller(candidate(1))).not.toBe(upstreams.encoder(candidate(1)));
-    expect(upstreams.decoder.authority).toBe("localhost:8200");
+    expect(upstreams.decoders[0]?.authority).toBe("localhost:8200");
     await upstreams.destroy();
   });
 
@@ -79,7 +79,7 @@ describe("Upstreams", () => {
 
   it("writes IPv6 engines in brackets", async () => {
     const upstreams = new Upstreams(parseOptions(["--decoder-host=::1", "--model-server-port=9"], {}).options);
-    expect(upstreams.decoder.authority).toBe("[::1]:9");
+    expect(upstreams.decoders[0]?.authority).toBe("[::1]:9");
     await upstreams.destroy();
   });
 });

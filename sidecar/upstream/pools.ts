@@ -74,17 +74,19 @@ export class Upstream {
   }
 }
 
-/** The engine beside us, and pools for prefillers and encoders, the least recently used dropped first (D18: closed when dropped). */
+/** The engines beside us, and pools for prefillers, their bootstrap servers and encoders, the least recently used dropped first (D18: closed when dropped). */
 export class Upstreams {
-  readonly decoder: Upstream;
+  /** One per data-parallel rank. */
+  readonly decoders: readonly Upstream[];
   readonly #options: SidecarOptions;
   readonly #prefillers = new Map<string, Upstream>();
   readonly #encoders = new Map<string, Upstream>();
+  readonly #bootstraps = new Map<string, Upstream>();
 
   constructor(options: SidecarOptions) {
     this.#options = options;
     const host = options.decoderHost.includes(":") ? `[${options.decoderHost}]` : options.decoderHost;
-    this.decoder = this.#make(`${host}:${String(options.modelServerPort)}`, "decoder");
+    this.decoders = Array.from({ length: options.dataParallelSize }, (_, rank) => this.#make(`${host}:${String(options.modelServerPort + rank)}`, "decoder"));
   }
 
   prefiller(candidate: Candidate): Upstream {
@@ -95,7 +97,12 @@ export class Upstreams {
     return this.#get(this.#encoders, candidate, "encoder");
   }
 
-  #get(pools: Map<string, Upstream>, { authority }: Candidate, stage: TlsStage): Upstream {
+  /** A prefiller's bootstrap server: never TLS (sidecar §4.4). */
+  bootstrap(candidate: Candidate): Upstream {
+    return this.#get(this.#bootstraps, candidate, null);
+  }
+
+  #get(pools: Map<string, Upstream>, { authority }: Candidate, stage: TlsStage | null): Upstream {
     const known = pools.get(authority);
     if (known !== undefined) {
       pools.delete(authority);
@@ -114,12 +121,12 @@ export class Upstreams {
     return upstream;
   }
 
-  #make(authority: string, stage: TlsStage): Upstream {
+  #make(authority: string, stage: TlsStage | null): Upstream {
     const { enableTls, tlsInsecureSkipVerify, maxIdleConnsPerHost } = this.#options;
-    return new Upstream(authority, enableTls.includes(stage) ? { verify: !tlsInsecureSkipVerify.includes(stage) } : null, maxIdleConnsPerHost);
+    return new Upstream(authority, stage !== null && enableTls.includes(stage) ? { verify: !tlsInsecureSkipVerify.includes(stage) } : null, maxIdleConnsPerHost);
   }
 
   async destroy(): Promise<void> {
-    await Promise.all([this.decoder, ...this.#prefillers.values(), ...this.#encoders.values()].map((upstream) => upstream.destroy()));
+    await Promise.all([...this.decoders, ...this.#prefillers.values(), ...this.#encoders.values(), ...this.#bootstraps.values()].map((upstream) => upstream.destroy()));
   }
 }

@@ -13,33 +13,50 @@ const DATA = Buffer.from("data:");
 
 /**
  * Server-sent events (sidecar §4.7): works line by line over any cut of the stream, holds back nothing but an unfinished line, and touches no byte but the
- * number in `data:` lines that hold usage. A line that never ends is given out as it is, rewritten where it can be.
+ * number in `data:` lines that hold usage. The last line may lack its end; one that does not end within `limitBytes` goes on unread, and so does what follows.
  */
 export class EventStreamRewriter implements Rewriter {
   readonly #shape: ApiShape;
   readonly #cachedTokens: string;
+  readonly #limitBytes: number;
+  readonly #onTooLarge: () => void;
   /** The unfinished line. */
   #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #passing = false;
 
-  constructor(shape: ApiShape, cachedTokens: string) {
+  constructor(shape: ApiShape, cachedTokens: string, limitBytes: number, onTooLarge: () => void) {
     this.#shape = shape;
     this.#cachedTokens = cachedTokens;
+    this.#limitBytes = limitBytes;
+    this.#onTooLarge = onTooLarge;
   }
 
   push(chunk: Buffer): readonly Buffer[] {
+    if (this.#passing) return [chunk];
     const lineEnd = Math.max(chunk.lastIndexOf(LF), chunk.lastIndexOf(CR)) + 1;
-    if (lineEnd === 0) {
-      if (chunk.length > 0) this.#pending.push(chunk);
-      return [];
-    }
+    if (lineEnd === 0) return this.#hold(chunk);
     let complete = chunk;
     if (lineEnd < chunk.length) complete = chunk.subarray(0, lineEnd);
     if (this.#pending.length > 0) {
       complete = Buffer.concat([...this.#pending, complete]);
       this.#pending = [];
+      this.#pendingBytes = 0;
     }
-    if (lineEnd < chunk.length) this.#pending.push(chunk.subarray(lineEnd));
-    return this.#rewrite(complete);
+    const rewritten = this.#rewrite(complete);
+    return lineEnd < chunk.length ? [...rewritten, ...this.#hold(chunk.subarray(lineEnd))] : rewritten;
+  }
+
+  /** Keeps the beginning of a line; gives it out when it is too long to be kept. */
+  #hold(part: Buffer): readonly Buffer[] {
+    if (part.length > 0) this.#pending.push(part);
+    this.#pendingBytes += part.length;
+    if (this.#pendingBytes <= this.#limitBytes) return [];
+    this.#passing = true;
+    this.#onTooLarge();
+    const pending = this.#pending;
+    this.#pending = [];
+    return pending;
   }
 
   end(): readonly Buffer[] {
@@ -86,14 +103,15 @@ function lineEndAt(bytes: Buffer, at: number): number {
  */
 export class JsonRewriter implements Rewriter {
   readonly #shape: ApiShape;
-  readonly #cachedTokens: string;
+  readonly #cachedTokens: string | null;
   readonly #limitBytes: number;
   readonly #onTooLarge: () => void;
   #kept: Buffer[] = [];
   #keptBytes = 0;
   #passing = false;
 
-  constructor(shape: ApiShape, cachedTokens: string, limitBytes: number, onTooLarge: () => void) {
+  /** @param cachedTokens null: the answer is only kept until it is whole */
+  constructor(shape: ApiShape, cachedTokens: string | null, limitBytes: number, onTooLarge: () => void) {
     this.#shape = shape;
     this.#cachedTokens = cachedTokens;
     this.#limitBytes = limitBytes;
@@ -116,6 +134,6 @@ export class JsonRewriter implements Rewriter {
     if (this.#passing || this.#kept.length === 0) return [];
     const whole = Buffer.concat(this.#kept);
     this.#kept = [];
-    return withCachedTokens(whole, this.#shape, this.#cachedTokens) ?? [whole];
+    return (this.#cachedTokens === null ? null : withCachedTokens(whole, this.#shape, this.#cachedTokens)) ?? [whole];
   }
 }

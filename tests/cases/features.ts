@@ -30,12 +30,18 @@ export const BUILT: ReadonlySet<Feature> = new Set<Feature>([
   "stage-policy",
   "sidecar-metrics",
   "ready",
+  "shared-storage",
+  "sglang",
+  "mooncake",
+  "offloading",
+  "trusted-opt-out",
   "responses",
   "messages",
   "generate",
   "embeddings",
   "token-ids",
   "cache-salt",
+  "media-kwargs",
   "encode-fan-out",
 ]);
 

@@ -7,7 +7,7 @@ import { CountingListener } from "../fleet/counter.js";
 import { Fleet, type Pod, type SidecarFlags } from "../fleet/fleet.js";
 import { send, type Answer } from "../fleet/http.js";
 import { pickerDocument, type PickerDocument } from "../fleet/picker.js";
-import { hasIpv6 } from "../fleet/ports.js";
+import { freePort, hasIpv6 } from "../fleet/ports.js";
 import { AddressMap, hostPort } from "./addresses.js";
 import { demandsOn, judge } from "./expect.js";
 import { bodyOfCase, type Case, type Given, type RequestPlan, type Stages } from "./format.js";
@@ -73,12 +73,16 @@ function flagText(value: Json): string {
   return value instanceof JsonNumber ? value.text : String(value);
 }
 
+/** The flags that say where the connectors' own servers are: sidecars know one port for all prefillers. */
+const MEETING_FLAGS = ["sglang-bootstrap-port", "mooncake-bootstrap-port", "p2p-connector-port"];
+
 /** Flags of the sidecars, addresses mapped; `allow-endpoints` becomes a file with an address a line. */
-function sidecarFlags(plan: RunPlan, map: (text: string) => string, folder: string): SidecarFlags {
+function sidecarFlags(plan: RunPlan, meetingPort: number, map: (text: string) => string, folder: string): SidecarFlags {
   const flags: [string, string][] = [
     ["kv-connector", plan.connector],
     ["ec-connector", plan.ecConnector],
     ["on-stage-failure", plan.policy],
+    ...MEETING_FLAGS.map((name): [string, string] => [name, meetingPort.toString()]),
   ];
   for (const [name, value] of plan.case.given.flags) {
     if (name.startsWith("filter.")) continue;
@@ -315,18 +319,19 @@ export async function run(plan: RunPlan, shared: string): Promise<string[]> {
   const listeners: CountingListener[] = [];
   const mapped: { map: AddressMap | null } = { map: null };
   let fleet: Fleet<Engine> | null = null;
+  const meetingPort = await freePort(topology.host);
   try {
     fleet = await Fleet.start<Engine>({
       pods: topology.pods,
       host: topology.host,
       decodeEngineHost: "127.0.0.1",
-      startEngine: ({ name, role, host }) => startEngine({ name, role, host, peers, kvConnector: ENGINE_CONNECTORS[plan.connector], ecConnector: plan.ecConnector }),
+      startEngine: ({ name, role, host }) => startEngine({ name, role, host, peers, kvConnector: ENGINE_CONNECTORS[plan.connector], ecConnector: plan.ecConnector, bootstrapPort: meetingPort }),
       envoy: needsEnvoy(given) ? { picker: picker(given), filterOptions: filterOptions(given.flags) } : null,
       sidecarFlags: async (pods, folder) => {
         const made = new AddressMap(pods.map((pod) => ({ address: topology.addresses[pod.name] ?? pod.address, loopback: pod.address })));
         mapped.map = made;
         await listenForUnlisted(plan.case, made, listeners);
-        return sidecarFlags(plan, (text) => made.toLoopback(text), folder);
+        return sidecarFlags(plan, meetingPort, (text) => made.toLoopback(text), folder);
       },
     });
     const { map } = mapped;

@@ -78,6 +78,16 @@ describe("the client's requests", () => {
     expect(server.events).toContain("close");
   });
 
+  it("are left when the caller says so, in the middle of a body too", async () => {
+    const server = await serve(() => undefined);
+    const leave = new AbortController();
+    const answer = send({ host: "127.0.0.1", port: server.port, method: "POST", path: "/", headers: [["Content-Length", "100"]], body: Buffer.from("x"), leave: leave.signal });
+    await expect.poll(() => server.text()).toContain("\r\n\r\nx");
+    leave.abort();
+    expect(await answer).toMatchObject({ status: null, end: "left", leftAtMs: expect.any(Number) as number });
+    await expect.poll(() => server.events).toContain("close");
+  });
+
   it("end with a time-out when no answer comes, and without a status when nothing listens", async () => {
     const server = await serve(() => undefined);
     expect(await send({ host: "127.0.0.1", port: server.port, method: "GET", path: "/", timeoutMs: 40 })).toMatchObject({ status: null, end: "timeout" });

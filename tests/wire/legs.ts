@@ -27,11 +27,14 @@ export function legsNow(bed: Bed): Legs {
   return { encode: of("encode"), prefill: of("prefill"), decode: of("decode") };
 }
 
-/** Everything but the reads of its metrics and the connections that a script refused. */
+/** What those ask who watch an engine: readiness, gateways, these tests. */
+const WATCHED = ["/metrics", "/health"];
+
+/** Everything that clients caused: not what watchers ask, and not the connections that a script refused. */
 function recordsOf(bed: Bed): EngineRecord[] {
   return facesOf(bed)
     .flatMap(({ sim }) => sim?.records() ?? [])
-    .filter(({ method, path }) => method !== "" && path !== "/metrics");
+    .filter(({ method, path }) => method !== "" && !(method === "GET" && WATCHED.includes(path)));
 }
 
 /** Waits until no call is open, as long as that may take by right. */
@@ -66,6 +69,19 @@ export interface Work {
   readonly served: number;
   /** Prompt tokens that came from another engine. */
   readonly externalTokens: number;
+}
+
+/** Engines write their counters a moment after the answer. */
+const COUNTED_WITHIN_MS = 2000;
+
+/** What an engine has done since `before`, once it says that it served so many requests, or has had the time to. */
+export async function workSince(face: EngineFace, before: Work, served: number): Promise<Work> {
+  const until = performance.now() + COUNTED_WITHIN_MS;
+  for (;;) {
+    const now = await workOf(face);
+    if (now.served - before.served >= served || performance.now() > until) return { served: now.served - before.served, externalTokens: now.externalTokens - before.externalTokens };
+    await sleep(20);
+  }
 }
 
 export async function workOf(face: EngineFace): Promise<Work> {
@@ -123,7 +139,6 @@ export async function standingRules(bed: Bed, found: Findings, allowed: Allowanc
 function headerRules(record: EngineRecord, found: Findings): void {
   const leg = `${record.engine} ${record.method} ${record.path}`;
   const { rawHeaders } = record;
-  const isProbe = record.method === "GET" && record.path === "/health";
   for (const name of ROUTING_HEADERS) found.that(headerLines(rawHeaders, name).length === 0, `${leg}: routing header ${name} reached the engine`);
   for (const name of HOP_BY_HOP) found.that(headerLines(rawHeaders, name).length === 0, `${leg}: hop-by-hop header ${name} reached the engine`);
   for (const [name, value] of rawHeaders) {
@@ -131,7 +146,7 @@ function headerRules(record: EngineRecord, found: Findings): void {
   }
   const connection = headerLines(rawHeaders, "connection").join();
   found.that(connection === "" || connection === "keep-alive" || connection === "close", `${leg}: Connection: ${connection}`);
-  if (!isProbe) found.same(`${leg}: x-request-id lines`, headerLines(rawHeaders, "x-request-id").length, 1);
+  found.same(`${leg}: x-request-id lines`, headerLines(rawHeaders, "x-request-id").length, 1);
   found.that(headerLines(rawHeaders, "host").length === 1, `${leg}: ${String(headerLines(rawHeaders, "host").length)} Host lines`);
   if (record.readAtMs !== null && record.method === "POST") found.same(`${leg}: content-length`, headerLines(rawHeaders, "content-length"), [String(record.body.length)]);
   if (record.stage !== "decode") found.that(headerLines(rawHeaders, "accept-encoding").length === 0, `${leg}: Accept-Encoding on a leg whose answer must be read`);

@@ -2,14 +2,14 @@
 import { type Engine, startEngine } from "../engine/index.js";
 import { readPrometheus, type Sample } from "../fleet/admin.js";
 import { send } from "../fleet/http.js";
-import type { Address, Bed, EngineFace, Setting } from "./bed.js";
+import type { Bed, EngineFace } from "./bed.js";
 
 const PATIENCE_MS = 4000;
 /** An abandoned call is ended by force. */
 const IDLE_MS = 300;
 
 /** Prefiller, decoder and two encoders, as strict as they come. */
-export class SimulatedEngines {
+export class SimulatedEngines implements EngineSet {
   readonly prefill: Engine;
   readonly decode: Engine;
   readonly encode: readonly Engine[];
@@ -39,20 +39,30 @@ export class SimulatedEngines {
   }
 
   /** The bed with a sidecar's doors. */
-  bed(doors: Readonly<Partial<Record<Setting, Address>>>): Bed {
-    return {
-      via: "sidecar",
-      doors,
-      model: "sim",
-      prefill: face(this.prefill),
-      decode: face(this.decode),
-      encode: this.encode.map(face),
-      patienceMs: PATIENCE_MS,
-      clear: async () => {
-        await Promise.all(this.all.map(forget));
-      },
-    };
+  bed(doors: Bed["doors"]): Bed {
+    return bedOf(this, doors);
   }
+}
+
+export interface EngineSet {
+  readonly prefill: Engine;
+  readonly decode: Engine;
+  readonly encode: readonly Engine[];
+}
+
+export function bedOf({ prefill, decode, encode }: EngineSet, doors: Bed["doors"]): Bed {
+  return {
+    via: "sidecar",
+    doors,
+    model: "sim",
+    prefill: face(prefill),
+    decode: face(decode),
+    encode: encode.map(face),
+    patienceMs: PATIENCE_MS,
+    clear: async () => {
+      await Promise.all([prefill, decode, ...encode].map(forget));
+    },
+  };
 }
 
 function face(engine: Engine): EngineFace {

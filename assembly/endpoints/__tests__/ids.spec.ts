@@ -59,12 +59,13 @@ describe("ids", () => {
       const ids = give(store, list, revision);
       const now = new Map<u64, u32>();
       for (let i = 0; i < ids.length; i++) {
-        expect(ids[i] != 0).toBe(true);
-        if (before.has(list[i])) expect(ids[i]).toBe(before.get(list[i]));
+        let right = ids[i] != 0;
+        if (before.has(list[i])) right = right && ids[i] == before.get(list[i]);
         else {
-          expect(owner.has(ids[i])).toBe(false);
+          right = right && !owner.has(ids[i]);
           owner.set(ids[i], list[i]);
         }
+        if (!right) expect(ids[i]).toBe(0, "revision " + revision.toString());
         now.set(list[i], ids[i]);
       }
       before = now;
@@ -108,10 +109,10 @@ describe("ids", () => {
     const seen = new Map<u32, bool>();
     for (let i = 0; i < 1000; i++) seen.set(ids[i], true);
     expect(seen.size).toBe(1000);
-    expect(give(store, keys, 1)).toStrictEqual(ids);
+    const again = give(store, keys, 1);
     const read = new StaticArray<u32>(1000);
     expect(new EndpointIds(store).read(keys, read)).toBe(true);
-    expect(read).toStrictEqual(ids);
+    for (let i = 0; i < 1000; i++) if (again[i] != ids[i] || read[i] != ids[i]) expect(i).toBe(-1);
   });
 });
 

@@ -495,6 +495,36 @@ describe("a VM that was only slow", () => {
   });
 });
 
+describe("a VM without ticks that speaks just as its share is dropped", () => {
+  it("is put back on the list by itself, or by the one that took it off", () => {
+    // Before the list is written, and between the list and its book.
+    const where: StaticArray<Space> = [Space.Vms, Space.VmShare];
+    for (let w = 0; w < 2; w++) {
+      const store = started();
+      BETWEEN.other = vm(store, 1000, 1);
+      put(BETWEEN.other!, 1, 3, 60);
+      let now: u64 = 1000 + RETIRED_STALE_MS + 1000;
+      BETWEEN.nowMs = now;
+      const a = vm(store, now, 2);
+      store.raceSpace = where[w];
+      store.countdown = 1;
+      store.race = (): void => {
+        put(BETWEEN.other!, 1, -1, -20, BETWEEN.nowMs);
+      };
+      a.heal(now);
+      expect(store.countdown).toBe(0);
+      for (let i = 0; i < 8; i++) {
+        now += 1000;
+        // It speaks often enough never to look whether it is on the list.
+        put(BETWEEN.other!, 2, i & 1 ? -1 : 1, 0, now);
+        a.refresh(now);
+        a.heal(now);
+      }
+      expect(seen(a)).toBe("2/40 0/0 0/0", w.toString());
+    }
+  });
+});
+
 describe("ten thousand requests of two VMs", () => {
   it("sum up to the request, without healing, while no race is lost", () => {
     seedRandom(4);

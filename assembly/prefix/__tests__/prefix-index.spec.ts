@@ -1,6 +1,7 @@
 // Which endpoint holds how many blocks of a prompt (scheduler §4.3; DESIGN, Shapes: a radix tree of runs in a fixed number of slots).
 import { Space } from "../../store";
-import { Fleet, IndexWalk, PrefixIndex, pruneFloors, readFloors } from "../index";
+import { Fleet, IndexWalk, pruneFloors, readFloors } from "../index";
+import { raiseFloor } from "../prefix-index";
 import { audit, blocks, fleetOf, prompt, RacingStore, random, seedRandom, Truth, Worker, worker } from "./support";
 
 /** What another worker does right before a write. */
@@ -370,6 +371,18 @@ describe("many endpoints on one run", () => {
     expect(w.store.bytes).toBeLessThan(100000);
   });
 
+  it("the dead make room in a slot too, before a record of their own is needed", () => {
+    const w = worker(40, 64);
+    const keys = prompt(blocks(1, 10));
+    for (let round: u32 = 0; round < 10; round++) {
+      w.fleet = fleetOf(40, 1 + round * 40);
+      for (let i: u32 = 0; i < 40; i++) w.serve(keys, 1 + round * 40 + i);
+    }
+    for (let k: u64 = 0; k < 64; k++) expect(w.store.get(Space.PrefixHolders, k)).toBe(false);
+    const out = w.ask(keys);
+    for (let i = 0; i < 40; i++) expect(out[i]).toBe(10);
+  });
+
   it("the records of such runs do not grow in number for ever", () => {
     const w = worker(70, 4);
     for (let p = 0; p < 60; p++) {
@@ -568,6 +581,18 @@ describe("least recently used", () => {
     expect(new Truth(w).broken).toBe(false);
   });
 
+  it("a floor never falls, whoever writes it last", () => {
+    const w = worker(2);
+    raiseFloor(w.store, 1, 10);
+    raiseFloor(w.store, 2, 3);
+    raiseFloor(w.store, 1, 7);
+    readFloors(w.store, w.fleet);
+    expect(w.fleet.floors).toStrictEqual([10, 3] as StaticArray<u32>);
+    raiseFloor(w.store, 1, 12);
+    readFloors(w.store, w.fleet);
+    expect(w.fleet.floors).toStrictEqual([12, 3] as StaticArray<u32>);
+  });
+
   it("floors of endpoints that are gone are forgotten, those of others stay", () => {
     const w = worker(3, 4096);
     w.capacity = 100;
@@ -609,6 +634,23 @@ describe("the walk", () => {
     expect(w.index.blocksOf(1)).toBeGreaterThanOrEqual(truth.held[0]);
     expect(w.index.blocksOf(1)).toBeLessThanOrEqual(truth.held[0] + 3200 / 16);
     expect(w.index.blocksOf(2)).toBe(0);
+  });
+
+  it("goes on when the fleet changes under it, and mixes nobody up", () => {
+    const w = worker(3, 64);
+    w.capacity = 320;
+    for (let p = 0; p < 12; p++) w.serve(prompt(blocks(p, 20)), 1);
+    for (let p = 50; p < 53; p++) w.serve(prompt(blocks(p, 20)), 2);
+    const one = w.index.blocksOf(1);
+    const two = w.index.blocksOf(2);
+    const walking = new IndexWalk(w.store, w.slots);
+    walking.start([1, 2, 0]);
+    walking.step(10, w.fleet);
+    // Endpoint 1 has gone, the others stand elsewhere now.
+    const changed = new Fleet([2, 0, 9]);
+    while (!walking.step(10, changed)) {}
+    expect(w.index.blocksOf(2)).toBe(two);
+    expect(w.index.blocksOf(1)).toBeLessThanOrEqual(one);
   });
 
   it("brings a lost race's drift back", () => {
@@ -665,6 +707,19 @@ describe("records that are not ours, cut short or overwritten", () => {
     expect(true).toBe(true);
   });
 
+  it("a slot with something behind its runs is begun anew, and works", () => {
+    const w = worker(1, 1);
+    w.serve(prompt(blocks(1, 10)), 1);
+    w.store.get(Space.PrefixSlot, 0);
+    const longer = new StaticArray<u8>(w.store.size + 24);
+    memory.fill(changetype<usize>(longer), 1, longer.length);
+    memory.copy(changetype<usize>(longer), w.store.at, w.store.size);
+    spoil(w, Space.PrefixSlot, 0, longer);
+    w.serve(prompt(blocks(2, 10)), 1);
+    expect(w.held(prompt(blocks(2, 10)), 0)).toBe(10);
+    expect(new Truth(w).broken).toBe(false);
+  });
+
   it("a record of nothing but ones, of nothing, of any length", () => {
     const spaces: StaticArray<Space> = [Space.PrefixSlot, Space.PrefixGenerations, Space.PrefixFloors];
     for (let s = 0; s < spaces.length; s++) {
@@ -698,6 +753,20 @@ describe("the cost", () => {
     w.serve(keys, 1);
     // Ten for the look-up and one for the endpoint's generations.
     expect(w.store.reads - before).toBe(11);
+  });
+
+  it("two endpoints credited in one callback: two writes of the slot, and none is lost", () => {
+    const w = worker(2);
+    const keys = prompt(blocks(1, 40));
+    w.serve(keys, 1);
+    const longer = prompt(blocks(1, 50));
+    w.ask(longer);
+    const writes = w.store.writes;
+    w.index.credit(changetype<usize>(longer), 50, false, 1, w.fleet, w.capacity, 2);
+    w.index.credit(changetype<usize>(longer), 50, false, 2, w.fleet, w.capacity, 2);
+    expect(w.store.writes - writes).toBe(4);
+    expect(w.held(longer, 0)).toBe(50);
+    expect(w.held(longer, 1)).toBe(50);
   });
 
   it("four or five bytes per block and endpoint where texts are long", () => {

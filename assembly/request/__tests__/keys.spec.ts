@@ -359,7 +359,7 @@ describe("the last of two wins", () => {
     equal('{"cache_salt":"x","cache_salt":null,' + base, "{" + base, CHAT);
     equal('{"tools":[{"a":1}],"tools":[{"b":22}],' + base, '{"tools":[{"b":22}],' + base, CHAT);
     equal('{"tools":[{"a":1}],"tools":null,' + base, "{" + base, CHAT);
-    equal('{"messages":[{"role":"system","content":"' + text(90, 7) + '"},{"role":"user","content":[{"type":"file","x":1},{"type":"image_url","image_url":{"url":"u"}}]}],' + base, "{" + base, CHAT);
+    equal("{" + base, '{"messages":[{"role":"system","content":"' + text(90, 7) + '"},{"role":"user","content":[{"type":"file","x":1},{"type":"image_url","image_url":{"url":"u"}}]}],' + base, CHAT);
     expect(view.mmItems).toBe(0);
     counts("{" + base.replace("]}", '],"messages":null}'), CHAT, 0);
     counts("{" + base.replace("]}", '],"messages":[]}'), CHAT, 0);
@@ -369,7 +369,7 @@ describe("the last of two wins", () => {
     const one = '{"messages":[{"role":"user","content":"first"},{"role":"assistant","content":"' + text(50) + '"}]}';
     equal(one.replace('"role":"assistant"', '"role":"tool","role":"assistant"'), one, CHAT);
     equal(one.replace('"content":"w0', '"content":"' + text(77, 9) + '","content":"w0'), one, CHAT);
-    equal(one.replace('"content":"w0', '"content":[{"type":"image_url","image_url":{"url":"u"}},{"type":"x","y":2},"z"],"content":"w0'), one, CHAT);
+    equal(one, one.replace('"content":"w0', '"content":[{"type":"image_url","image_url":{"url":"u"}},{"type":"x","y":2},"z"],"content":"w0'), CHAT);
     expect(view.mmItems).toBe(0);
     equal(one.replace('"role":"assistant"', '"role":"assistant","tool_calls":[1,2],"tool_calls":null'), one, CHAT);
     counts(one.replace('"}]}', '","content":null}]}'), CHAT, 4 + 5 + 9);
@@ -428,6 +428,14 @@ describe("completions", () => {
     for (let n = 0; n < 40; n++) counts('{"prompt":"' + "x".repeat(n) + '"}', COMPLETIONS, n);
     expect(keysOf('{"prompt":"' + text(33) + '"}', COMPLETIONS).length).toBe(3);
     expect(view.spanCount).toBe(1);
+  });
+
+  it("to the last character, where it is a NUL or half a pair too", () => {
+    differ('{"prompt":"a"}', '{"prompt":"a\\u0000"}', COMPLETIONS);
+    differ('{"prompt":"a\\u0000"}', '{"prompt":"a\\u0000\\u0000"}', COMPLETIONS);
+    differ('{"prompt":"\\ud800x"}', '{"prompt":"x\\ud800"}', COMPLETIONS);
+    differ('{"prompt":"\\ud800"}', '{"prompt":"\\udc00"}', COMPLETIONS);
+    differ('{"prompt":"\\ud83d\\ude00"}', '{"prompt":"\\ude00\\ud83d"}', COMPLETIONS);
   });
 
   it("S-PX-15 two prompts are hashed apart, and their tokens are summed", () => {
@@ -517,7 +525,7 @@ describe("completions", () => {
 });
 
 describe("generate", () => {
-  it("S-PX-32 S-DC-17 tokens that the client sent are kept; only the salt is added", () => {
+  it("S-PX-32 tokens that the client sent are kept; only the salt is added", () => {
     expect(tokensOf('{"token_ids":[9906,1917,374,264,1296,315,279,9638,30]}', GENERATE)).toBe(9);
     expect(keys().length).toBe(3);
     differ('{"token_ids":[1,2,3,4,5]}', '{"cache_salt":"s","token_ids":[1,2,3,4,5]}', GENERATE);
@@ -562,7 +570,7 @@ describe("messages", () => {
     equal(clean, clean.replace("[{", "[" + block.replace("{", '{"cache_control":{"type":"ephemeral"},') + ",{"), MESSAGES);
     // Only such a block, and only in front.
     differ(clean, clean.replace("[{", "[" + block.replace("x-anth", "y-anth") + ",{"), MESSAGES);
-    counts(clean.replace(text(60, 200), "x-anthropic-billing-header: 1"), MESSAGES, 50 + 4 + 29);
+    counts(clean.replace('"' + text(60, 200) + '"', '[{"type":"text","text":"x-anthropic-billing-header: 1"}]'), MESSAGES, 50 + 4 + 29);
   });
 
   it("thinking, tool use and tool results take part", () => {

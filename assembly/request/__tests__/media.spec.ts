@@ -88,7 +88,7 @@ describe("media parts", () => {
     expect(same(a, keys())).toBe(true);
   });
 
-  it("S-PX-28 a video takes 4500", () => {
+  it("a video takes 4500", () => {
     expect(found('{"type":"video_url","video_url":{"url":"https://a.test/1.mp4"}}')).toBe("video_url:4500");
     expect(view.tokens).toBe(4500 + 1);
   });
