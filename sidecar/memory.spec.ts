@@ -1,4 +1,4 @@
-import { createServer, request as httpRequest, type IncomingMessage } from "node:http";
+import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -39,7 +39,7 @@ describe("memory", () => {
   });
 
   /** An engine that keeps nothing of what it reads. */
-  async function serve(answer: (message: IncomingMessage, response: import("node:http").ServerResponse) => void): Promise<number> {
+  async function serve(answer: (message: IncomingMessage, response: ServerResponse) => void): Promise<number> {
     const server = createServer((message, response) => {
       message.resume().once("end", () => {
         answer(message, response);

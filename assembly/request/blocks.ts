@@ -205,6 +205,22 @@ export class BlockSink {
 
   /** Appends one token id. */
   id(value: u32): void {
+    const held = this.wordSize;
+    if (!(held & 3) && this.blocks - this.firstBlock < this.limit) {
+      // The common case: ids only, so that a word holds two of them.
+      this.position += 4;
+      this.filled += 4;
+      if (held) {
+        this.acc = step(this.acc, this.word | (<u64>value << 32));
+        this.word = 0;
+        this.wordSize = 0;
+      } else {
+        this.word = value;
+        this.wordSize = 4;
+      }
+      if (this.filled == this.blockBytes) this.endBlock();
+      return;
+    }
     store<u32>(changetype<usize>(this) + offsetof<BlockSink>("scratch"), value);
     this.text(changetype<usize>(this) + offsetof<BlockSink>("scratch"), 4);
   }
@@ -219,7 +235,14 @@ export class BlockSink {
   /** Appends `count` equal tokens: a media item's place holders. */
   repeat(value: u32, count: u32): void {
     count = min(count, (MAX_BYTES - min(this.position, MAX_BYTES)) >> 2);
-    for (; count && this.blocks - this.firstBlock < this.limit; count--) this.id(value);
+    // By runs of 64 until the keyed blocks are full; further ones only count.
+    const run = memory.data(256, 8);
+    for (let i: u32 = 0; i < 64 && i < count; i++) store<u32>(run + (i << 2), value);
+    while (count && this.blocks - this.firstBlock < this.limit) {
+      const take = min<u32>(count, 64);
+      this.text(run, take << 2);
+      count -= take;
+    }
     this.position += count << 2;
   }
 

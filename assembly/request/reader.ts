@@ -176,6 +176,9 @@ export class Reader {
   private closedCtx: u32;
   private empty: u32;
   id: u64;
+  /** The innermost container is a list that token ids may stand in: the scanner reads them without a call per value. */
+  idList: u32;
+  private idsAreOnePrompt: u32;
 
   // Spans.
   members: usize;
@@ -315,6 +318,7 @@ export class Reader {
     this.cur = Ctx.Skip;
     this.next = Ctx.Skip;
     this.empty = 0;
+    this.idList = 0;
     this.memberCount = 0;
     this.open1 = -1;
     this.open2 = -1;
@@ -403,6 +407,13 @@ export class Reader {
       memory.copy(this.keepAt + this.keepSize, from, take);
       this.keepSize += take;
     }
+  }
+
+  /** A token id of the list that is being read. */
+  tokenId(id: u32): void {
+    this.empty = 0;
+    if (this.idsAreOnePrompt) this.prompts = 1;
+    this.main.id(id);
   }
 
   private contextAt(depth: u32): Ctx {
@@ -827,6 +838,8 @@ export class Reader {
       if (!this.contains(ctx, object)) ctx = Ctx.Skip;
       store<u8>(this.contexts + depth, <u8>ctx);
     } else ctx = Ctx.Skip;
+    this.idList = <u32>(ctx == Ctx.Ids || ctx == Ctx.PromptIds || ctx == Ctx.Prompt);
+    this.idsAreOnePrompt = <u32>(ctx == Ctx.Prompt);
     if (this.base >= 0) {
       const level = <i32>depth - this.base;
       if (level <= LEVELS) store<u64>(this.accs + (<usize>level << 3), object ? K1 : K5);
@@ -880,6 +893,7 @@ export class Reader {
   closing(s: Scanner): void {
     const depth = s.depth;
     this.closedCtx = depth < CONTEXTS ? load<u8>(this.meanings + depth) : Ctx.Skip;
+    this.idList = 0;
     if (this.base < 0) return;
     this.compact += 1 + this.empty;
     const level = <i32>depth - this.base;

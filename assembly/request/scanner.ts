@@ -75,6 +75,13 @@ const enum Num {
   Exponent = 7,
 }
 
+/** Decoded bytes of the string that is being read, gathered while runs are short: text full of escapes is handed on in large pieces all the same. Empty between feeds. */
+const GATHER: u32 = 1024;
+const gathered = memory.data(1024 + 64, 16);
+let gatheredSize: u32 = 0;
+/** A run that is longer is handed on where it stands. */
+const SHORT: u32 = 96;
+
 const WORDS = memory.data(24);
 store<u32>(WORDS, 0x6c6c756e); // null
 store<u32>(WORDS + 8, 0x65757274); // true
@@ -184,6 +191,78 @@ export class Scanner {
     this.reader.end(this, kind, end);
   }
 
+  /** Hands on what was gathered. */
+  private flush(): void {
+    const size = gatheredSize;
+    if (!size) return;
+    gatheredSize = 0;
+    this.reader.bytes(this, this.mode, gathered, size);
+  }
+
+  /** Adds `[p, p+size)` to what is gathered, or hands it on at once. */
+  private gather(p: usize, size: u32): void {
+    if (size > SHORT) {
+      this.flush();
+      this.reader.bytes(this, this.mode, p, size);
+      return;
+    }
+    if (gatheredSize + size > GATHER) this.flush();
+    let to = gathered + gatheredSize;
+    gatheredSize += size;
+    for (; size >= 16; size -= 16, p += 16, to += 16) v128.store(to, v128.load(p));
+    if (size & 8) {
+      store<u64>(to, load<u64>(p));
+      p += 8;
+      to += 8;
+    }
+    if (size & 4) {
+      store<u32>(to, load<u32>(p));
+      p += 4;
+      to += 4;
+    }
+    for (size &= 3; size; size--) store<u8>(to++, load<u8>(p++));
+  }
+
+  /** Token ids of a list, as long as they stand whole in this piece and are plain numbers; what is not is left to the machine. Returns where to go on. */
+  private ids(p: usize, end: usize): usize {
+    const reader = this.reader;
+    let done = p;
+    let due = this.phase != Phase.After;
+    while (p < end) {
+      let c = <u32>load<u8>(p);
+      if (c == 0x20 || c == 0x0a || c == 0x0d || c == 0x09) {
+        p++;
+        continue;
+      }
+      if (!due) {
+        if (c != 0x2c) break;
+        due = true;
+        done = ++p;
+        this.phase = Phase.Value;
+        continue;
+      }
+      let id: u64 = c - 0x30;
+      if (id > 9) break;
+      let q = p + 1;
+      c = 10;
+      while (q < end) {
+        c = <u32>load<u8>(q) - 0x30;
+        if (c > 9) break;
+        id = id * 10 + c;
+        q++;
+      }
+      c += 0x30;
+      const size = q - p;
+      if (q == end || size > 10 || (size > 1 && load<u8>(p) == 0x30) || id > 0xffffffff) break;
+      if (c != 0x2c && c != 0x5d && c != 0x20 && c != 0x0a && c != 0x0d && c != 0x09) break;
+      reader.tokenId(<u32>id);
+      this.phase = Phase.After;
+      due = false;
+      done = p = q;
+    }
+    return done;
+  }
+
   /** The next piece of the body. After an error the rest is not looked at: `offset` stays at the byte that was wrong. */
   feed(from: usize, size: u32): void {
     const start = from - this.offset;
@@ -196,6 +275,13 @@ export class Scanner {
         continue;
       }
       if (phase == Phase.Failed) break;
+      if (this.reader.idList && (phase == Phase.After || phase == Phase.Value || phase == Phase.FirstElement)) {
+        const q = this.ids(p, end);
+        if (q != p) {
+          p = q;
+          continue;
+        }
+      }
       this.offset = <u32>(p - start);
       const c = <u32>load<u8>(p);
       switch (phase) {
@@ -291,7 +377,11 @@ export class Scanner {
       }
       this.value(c);
     }
-    if (this.phase != Phase.Failed) this.offset = <u32>(end - start);
+    if (this.phase == Phase.Failed) gatheredSize = 0;
+    else {
+      this.flush();
+      this.offset = <u32>(end - start);
+    }
   }
 
   private member(c: u32): void {
@@ -419,7 +509,7 @@ export class Scanner {
         }
       }
       this.reader.raw(size);
-      if (this.mode) this.reader.bytes(this, this.mode, p, size);
+      if (this.mode) this.gather(p, size);
     }
     if (!special) return q;
     this.offset = <u32>(q - start);
@@ -433,6 +523,7 @@ export class Scanner {
       this.reader.raw(1);
     } else if (c == 0x22) {
       if (this.high) this.flushHigh();
+      this.flush();
       if (this.inName) {
         this.phase = Phase.Colon;
         this.reader.named(this);
@@ -449,8 +540,13 @@ export class Scanner {
     let due = this.due;
     const from = p;
     const end = p + size;
+    let fast = size >= 64;
     while (p < end) {
       if (!due) {
+        if (fast) {
+          fast = false;
+          p = wideRun(p, end);
+        }
         while (p + 8 <= end && !(load<u64>(p) & 0x8080808080808080)) p += 8;
         if (p >= end) break;
       }
@@ -553,7 +649,8 @@ export class Scanner {
   /** Hands one code point on, as UTF-8 (an unpaired surrogate in three bytes, which no valid text contains). */
   private put(point: u32): void {
     if (!this.mode) return;
-    const at = changetype<usize>(this) + offsetof<Scanner>("scratch");
+    if (gatheredSize + 4 > GATHER) this.flush();
+    const at = gathered + gatheredSize;
     let size: u32 = 1;
     if (point < 0x80) store<u8>(at, <u8>point);
     else if (point < 0x800) {
@@ -572,7 +669,7 @@ export class Scanner {
       store<u8>(at, <u8>(0x80 | (point & 63)), 3);
       size = 4;
     }
-    this.reader.bytes(this, this.mode, at, size);
+    gatheredSize += size;
   }
 
   /** The body has ended. Returns the error, if any. */
@@ -595,6 +692,72 @@ function spaces(p: usize, end: usize): usize {
     const c = <u32>load<u8>(p);
     if (c != 0x20 && c != 0x0a && c != 0x0d && c != 0x09) break;
     p++;
+  }
+  return p;
+}
+
+// What two neighbouring bytes of ill-formed UTF-8 can be, a bit each. A pair is ill-formed when the tables of its three half-bytes have a bit in common.
+const TOO_SHORT: i8 = 1; // a lead that no continuation follows
+const TOO_LONG: i8 = 2; // a continuation behind ASCII
+const OVERLONG_3: i8 = 4;
+const TOO_LARGE: i8 = 8;
+const SURROGATE: i8 = 16;
+const OVERLONG_2: i8 = 32;
+const OVERLONG_4: i8 = 64; // and leads above F4
+const TWO_CONTINUATIONS: i8 = -128; // ill-formed unless a longer lead stands in front
+const CARRY: i8 = TOO_SHORT | TOO_LONG | TWO_CONTINUATIONS;
+
+/**
+ * How far `[p, end)`, which begins at a character, is well-formed UTF-8, 16 bytes at a time: returns the start of a character, at or in front of the first fault and at most
+ * 19 bytes in front of the end; the rest is the byte machine's.
+ */
+function wideRun(p: usize, end: usize): usize {
+  const firstHigh = i8x16(
+    TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG,
+    TWO_CONTINUATIONS, TWO_CONTINUATIONS, TWO_CONTINUATIONS, TWO_CONTINUATIONS,
+    TOO_SHORT | OVERLONG_2, TOO_SHORT, TOO_SHORT | OVERLONG_3 | SURROGATE, TOO_SHORT | TOO_LARGE | OVERLONG_4,
+  );
+  const firstLow = i8x16(
+    CARRY | OVERLONG_2 | OVERLONG_3 | OVERLONG_4, CARRY | OVERLONG_2, CARRY, CARRY, CARRY | TOO_LARGE,
+    CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4,
+    CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4,
+    CARRY | TOO_LARGE | OVERLONG_4 | SURROGATE, CARRY | TOO_LARGE | OVERLONG_4, CARRY | TOO_LARGE | OVERLONG_4,
+  );
+  const secondHigh = i8x16(
+    TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT,
+    TOO_LONG | OVERLONG_2 | TWO_CONTINUATIONS | OVERLONG_3 | OVERLONG_4,
+    TOO_LONG | OVERLONG_2 | TWO_CONTINUATIONS | OVERLONG_3 | TOO_LARGE,
+    TOO_LONG | OVERLONG_2 | TWO_CONTINUATIONS | SURROGATE | TOO_LARGE,
+    TOO_LONG | OVERLONG_2 | TWO_CONTINUATIONS | SURROGATE | TOO_LARGE,
+    TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT,
+  );
+  const low = i8x16.splat(15);
+  const top = i8x16.splat(-128);
+  // A lead of three or four bytes, two or three places back, wants a continuation here: its high bit stays after the subtraction.
+  const three = i8x16.splat(<i8>(0xe0 - 0x80));
+  const four = i8x16.splat(<i8>(0xf0 - 0x80));
+  const from = p;
+  let before = i8x16.splat(0);
+  for (; p + 16 <= end; p += 16) {
+    const v = v128.load(p);
+    const prev1 = i8x16.shuffle(before, v, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30);
+    const prev2 = i8x16.shuffle(before, v, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29);
+    const prev3 = i8x16.shuffle(before, v, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28);
+    const pairs = v128.and(
+      v128.and(i8x16.swizzle(firstHigh, i8x16.shr_u(prev1, 4)), i8x16.swizzle(firstLow, v128.and(prev1, low))),
+      i8x16.swizzle(secondHigh, i8x16.shr_u(v, 4)),
+    );
+    const wanted = v128.and(v128.or(i8x16.sub_sat_u(prev2, three), i8x16.sub_sat_u(prev3, four)), top);
+    if (v128.any_true(v128.xor(pairs, wanted))) break;
+    before = v;
+  }
+  // Back to the lead of a character that may be cut, or may be at fault.
+  let q = p;
+  for (let back = 0; back < 3 && q > from; back++) {
+    q--;
+    const c = <u32>load<u8>(q);
+    if (c >= 0xc0) return q;
+    if (c < 0x80) break;
   }
   return p;
 }

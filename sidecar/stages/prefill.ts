@@ -12,7 +12,7 @@ const HEADER = "x-prefiller-host-port";
 /** A prefiller that is busy or gone for a moment; everything else is its last word (NX-10 … NX-13). */
 const RETRIED = new Set([502, 503, 504]);
 /** As a transport failure counts as 502 (sidecar §4.1), but for what another attempt cannot help. */
-const RETRIED_FAILURES: ReadonlySet<LegFailure> = new Set<LegFailure>(["refused", "unreachable", "tls", "broken", "protocol"]);
+const RETRIED_FAILURES: ReadonlySet<LegFailure> = new Set<LegFailure>(["refused", "unreachable", "tls", "broken"]);
 
 export type PrefillOutcome =
   /** 2xx; `body` is opened. */
@@ -136,7 +136,7 @@ function resultOf(exchange: Exchange, prefiller: Candidate, outcome: AnswerOutco
   return failed({
     reason: error.failure,
     // Once an answer has begun the prefiller was there and at work: that is its last word.
-    retried: RETRIED_FAILURES.has(error.failure) && leg.status === 0,
+    retried: RETRIED_FAILURES.has(error.failure) && !leg.gotBytes,
     broken: error.failure === "broken",
     respond: () => {
       exchange.fail(errorOfLeg("prefill", error, HEADER));

@@ -151,7 +151,12 @@ export class Leg implements Dispatcher.DispatchHandler {
 
   /** Whether the failure may be the kept connection's, not the engine's: it was there before and gave no byte of an answer to this call. */
   get brokeOnStaleConnection(): boolean {
-    return this.#status === 0 && this.#socketKept && this.#socket !== null && this.#socket.bytesRead === this.#bytesReadBefore;
+    return this.#socketKept && this.#socket !== null && !this.gotBytes;
+  }
+
+  /** Whether anything of an answer came, be it less than its head. */
+  get gotBytes(): boolean {
+    return this.#status !== 0 || (this.#socket !== null && this.#socket.bytesRead !== this.#bytesReadBefore);
   }
 
   /** @internal */

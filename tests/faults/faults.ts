@@ -709,6 +709,14 @@ const answers: readonly Fault[] = [
     told: ["each event leaves when it is complete, decode alone"],
   },
   {
+    name: "no-back-pressure",
+    what: "all that an engine sends is taken, whether the client reads it or not",
+    file: "stages/relay.ts",
+    find: "if (!write(this.#exchange.response, chunk)) this.#leg.pause();",
+    put: "write(this.#exchange.response, chunk);",
+    told: ["a client that reads nothing"],
+  },
+  {
     name: "done-invented",
     what: "a broken stream gets an end",
     file: "stages/relay.ts",

@@ -7,14 +7,13 @@
  */
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-
-type Options = typeof import("../../sidecar/options.js");
-type Server = typeof import("../../sidecar/server.js");
+import type * as Options from "../../sidecar/options.js";
+import type * as Server from "../../sidecar/server.js";
 
 const [folder = "", doors = "[]"] = process.argv.slice(2);
 const load = async <T>(file: string): Promise<T> => (await import(pathToFileURL(join(folder, file)).href)) as T;
-const { parseOptions } = await load<Options>("options.js");
-const { startSidecar } = await load<Server>("server.js");
+const { parseOptions } = await load<typeof Options>("options.js");
+const { startSidecar } = await load<typeof Server>("server.js");
 
 // As in main.ts: one request's fault does not end the others.
 for (const event of ["uncaughtException", "unhandledRejection"] as const) {

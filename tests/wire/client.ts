@@ -1,4 +1,5 @@
 /** Requests of scenarios, and what a client may expect of any answer of ours. */
+import { connect } from "node:net";
 import { headerLines, send, type Answer, type HeaderLine } from "../fleet/http.js";
 import type { Bed, Setting } from "./bed.js";
 import type { Findings } from "./findings.js";
@@ -38,6 +39,20 @@ export async function ask(bed: Bed, { setting = "fail", method = "POST", path, h
     ...(onBody === undefined ? {} : { onBody }),
     timeoutMs: timeoutMs ?? bed.patienceMs,
   });
+}
+
+/** Sends a chat request over a connection from which nothing is read. The returned function closes it. */
+export async function askUnread(bed: Bed, path: string, headers: readonly HeaderLine[], body: string): Promise<() => void> {
+  const door = bed.doors.fail;
+  if (door === undefined) throw new Error("the bed has no door");
+  const socket = connect(door.port, door.host);
+  socket.pause().on("error", () => undefined);
+  await new Promise((resolve) => socket.once("connect", resolve));
+  const lines = [["Host", "unread"], ["Content-Type", "application/json"], ["Content-Length", String(Buffer.byteLength(body))], ...headers].map(([name = "", value = ""]) => `${name}: ${value}\r\n`);
+  socket.write(`POST ${path} HTTP/1.1\r\n${lines.join("")}\r\n${body}`);
+  return () => {
+    socket.destroy();
+  };
 }
 
 /** The routing headers of a request that is to be split; none behind a gateway, whose filter sets them. */

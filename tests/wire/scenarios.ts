@@ -11,7 +11,7 @@ import type { EngineRecord, ScriptEntry } from "../engine/index.js";
 import { type Answer, type HeaderLine, headerLines } from "../fleet/http.js";
 import { freePort } from "../fleet/ports.js";
 import { type Bed, type EngineFace, type Need, type Scenario, type Setting, type Simulated } from "./bed.js";
-import { ask, EPD, expectOwnError, expectSingleHeaders, expectStatus, PD, routed } from "./client.js";
+import { ask, askUnread, EPD, expectOwnError, expectSingleHeaders, expectStatus, PD, routed } from "./client.js";
 import { Findings } from "./findings.js";
 import { copiesAt, stringAt, textAt } from "./json-text.js";
 import { type Allowances, counts, held, type Legs, legsNow, legsOf, MARK, ROUTING_HEADERS, standingRules, within, workOf, workSince } from "./legs.js";
@@ -1131,6 +1131,17 @@ const streams: readonly Scenario[] = [
     sim(bed.decode).setScript({ headers: { "content-type": "application/json" }, text: '{"half":', then: "reset" });
     const answer = await ask(bed, { path: CHAT.path, body: CHAT.body(bed.model) });
     found.that(answer.end !== "clean" || answer.status === 502, `half an answer ends clean with ${String(answer.status)}`);
+  }),
+  scenario("a client that reads nothing makes the engine wait", { needs: SIM }, async (bed, found) => {
+    sim(bed.prefill).setScript(prefillAnswers(1).script);
+    // More than all buffers of two connections hold.
+    const event = Buffer.from(`data: {"choices":[{"delta":{"content":"${"x".repeat(250_000)}"}}]}\n\n`);
+    sim(bed.decode).setScript({ headers: EVENT_STREAM, chunks: Array.from({ length: 100 }, () => event) });
+    const close = await askUnread(bed, CHAT.path, routed(bed, PD), CHAT.body(bed.model, { stream: true }));
+    found.that(await within(3000, () => legsNow(bed).decode.some(({ firstByteAtMs }) => firstByteAtMs !== null)), "decode did not begin to answer");
+    found.that(!(await within(1200, () => legsNow(bed).decode[0]?.open !== true)), "the engine was rid of 25 MB that nobody has read");
+    close();
+    await expectAborted(found, "decode", () => legsNow(bed).decode);
   }),
   scenario("an error event in a stream is passed on", { needs: SIM }, async (bed, found) => {
     const text = 'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\ndata: {"error":{"message":"Internal server error","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n';
