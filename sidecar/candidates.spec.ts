@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { listEntries, parseCandidate, pickPrefiller } from "./candidates.js";
+import { failoverOrder, isSameHost, listEntries, parseCandidate, pickPrefiller } from "./candidates.js";
 
 const NAME = "x-prefiller-host-port";
 
@@ -34,6 +34,21 @@ describe("pickPrefiller", () => {
 
   it("C-HDR-05: equal entries are one choice", () => {
     expect(pickPrefiller(["a", "a"], true)).toBe("a");
+  });
+});
+
+describe("failoverOrder", () => {
+  it("is the picked one, then the others as they stand, each address once", () => {
+    expect(failoverOrder(["a:1", "b:1", "c:1"], "b:1")).toEqual(["b:1", "a:1", "c:1"]);
+    expect(failoverOrder(["http://a:1", "a:1", "b:1"], "http://a:1")).toEqual(["http://a:1", "b:1"]);
+    expect(failoverOrder(["[::1]:1", "[::1]:2"], "[::1]:2")).toEqual(["[::1]:2", "[::1]:1"]);
+    expect(failoverOrder(["nowhere", "nowhere", "a:1"], "nowhere")).toEqual(["nowhere", "a:1"]);
+  });
+});
+
+describe("isSameHost", () => {
+  it("compares names without case and IPv6 in any spelling", () => {
+    expect([isSameHost("Pod-1", "pod-1"), isSameHost("fd00:0:0::10", "fd00::10"), isSameHost("10.0.0.1", "10.0.0.1"), isSameHost("10.0.0.1", "10.0.0.10"), isSameHost("::1", "127.0.0.1"), isSameHost("fe80::1%eth0", "fe80::1%eth0")]).toEqual([true, true, true, false, false, true]);
   });
 });
 

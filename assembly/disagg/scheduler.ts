@@ -90,6 +90,10 @@ export class Scheduler {
     const decision = this.begin(facts);
     if (decision.outcome != Outcome.Ok) return decision;
     const pass = this.pass;
+    if (this.pin(facts)) {
+      decision.decodeReason = reason;
+      return decision;
+    }
     if (!this.setup.decodeProfile.filter(pass)) {
       decision.outcome = Outcome.NoDecodeEndpoint;
       decision.decodeReason = DecodeReason.NoDecodeEndpoint;
@@ -135,7 +139,7 @@ export class Scheduler {
     const profile = this.setup.prefillProfile;
     const decider = this.setup.prefillDecider;
     let reason = neverSplitReason(facts.neverSplit);
-    if (profile === null || decider === null) {
+    if (profile === null || decider === null || !facts.splits) {
       decision.prefillReason = PrefillReason.SkipNoDecider;
       return;
     }
@@ -153,7 +157,7 @@ export class Scheduler {
     const decision = this.decision;
     const profile = this.setup.prefillProfile;
     const never = neverSplitReason(facts.neverSplit);
-    if (profile === null) decision.prefillReason = PrefillReason.SkipNoDecider;
+    if (profile === null || !facts.splits) decision.prefillReason = PrefillReason.SkipNoDecider;
     else if (never != PrefillReason.None) decision.prefillReason = never;
     else {
       decision.prefillReason = PrefillReason.RunAlways;
@@ -180,8 +184,21 @@ export class Scheduler {
     this.runDecode();
   }
 
+  /** Picks the endpoint that the request must come back to, as long as it is there. */
+  private pin(facts: RequestFacts): bool {
+    const place = facts.pinned;
+    if (place < 0 || !this.decodeCapable[place] || !this.table.usable[place]) return false;
+    this.decision.decode.list[0] = place;
+    this.decision.decode.count = 1;
+    return true;
+  }
+
   private runDecode(): bool {
     const decision = this.decision;
+    if (this.pin(this.pass.facts)) {
+      decision.decodeReason = DecodeReason.Picked;
+      return true;
+    }
     if (this.setup.decodeProfile.run(this.pass, decision.decode)) {
       decision.decodeReason = DecodeReason.Picked;
       return true;
@@ -198,7 +215,7 @@ export class Scheduler {
     const decision = this.decision;
     const profile = this.setup.encodeProfile;
     const decider = this.setup.encodeDecider;
-    if (profile === null || decider === null) {
+    if (profile === null || decider === null || !facts.splits) {
       decision.encodeReason = EncodeReason.SkipNoDecider;
       return;
     }

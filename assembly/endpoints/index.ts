@@ -1,4 +1,5 @@
 // endpoints/: who is there, how they are, what they have in flight. Knows nothing of Envoy; its state is in a Store.
+export { bind, boundTo, idHash } from "./bindings";
 export { EngineNames } from "./engine-names";
 export { Exposition } from "./exposition";
 export { Fleet } from "./fleet";

@@ -3,7 +3,7 @@ import { LoadedConfig, loadDocument } from "../config";
 import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
 import { BufferKind, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
 import { IndexWalk, PrefixIndex, pruneFloors, readFloors } from "../prefix";
-import { MediaEstimate, useEstimate } from "../request";
+import { MediaEstimate, shapesOf, useEstimate } from "../request";
 import { TokenParams } from "../scheduling/producers/token";
 import { Scraper, Renewal } from "./scraper";
 import { RequestStream } from "./stream";
@@ -31,6 +31,9 @@ export class FilterRoot extends RootContext {
   blockTokens: i32 = 16;
   maxBlocks: i32 = 0;
   staleMs: u64 = 2000;
+  /** The shapes that this configuration's parsers read, and whether other bodies pass. */
+  shapes: u32 = 1;
+  passthrough: bool = true;
   private scraper: Scraper | null = null;
   private walk: IndexWalk | null = null;
   private walking: bool = false;
@@ -59,6 +62,8 @@ export class FilterRoot extends RootContext {
     this.vm = v;
     this.config = config;
     config.scheduler.seed(random64());
+    this.shapes = shapesOf(config.parsers);
+    this.passthrough = config.parsers.includes("passthrough-parser");
     useEstimate(estimateOf(config.tokens));
     this.index = v.indexOf(<u32>(config.options.indexBytes / SLOT_BUDGET));
     this.staleMs = <u64>max(2000, 3 * config.options.scrape.intervalMs);

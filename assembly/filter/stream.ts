@@ -1,7 +1,7 @@
 // One request's life: headers, body piece by piece, one decision, what it puts in flight, and the release of it.
 import { Decision, Outcome } from "../disagg/decision";
 import { DecodeReason, PrefillReason } from "../disagg/reasons";
-import { EndpointTable, readLoad, reportFailure } from "../endpoints";
+import { bind, boundTo, EndpointTable, idHash, readLoad, reportFailure } from "../endpoints";
 import {
   arenaMark,
   arenaRelease,
@@ -23,12 +23,15 @@ import {
   setProperty,
   StreamContext,
   valueAt,
+  valueNumber,
   valueSize,
   Writer,
 } from "../host";
 import { NeverSplit } from "../scheduling/request";
 import { Picks } from "../scheduling/pass";
-import { RequestView, Scanner, ScanError, ShapeId, shapeOfPath } from "../request";
+import { RequestView, Scanner, ScanError, ShapeId, shapeOf, shapeOfPath } from "../request";
+import { Space } from "../store";
+import { CreditTrail } from "./credit";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot } from "./root";
@@ -51,6 +54,12 @@ const DECISION = new Bytes("x-crosspoint-decision");
 const RECORD = new Bytes("crosspoint_decision");
 const ATTEMPTS = new Bytes("upstream\0request_attempt_count");
 const RESPONSE_FLAGS = new Bytes("response\0flags");
+const UPSTREAM_ADDRESS = new Bytes("upstream\0address");
+const STATUS = new Bytes(":status");
+/** Set by the sidecar: who did the prefill (docs/sidecar.md). */
+const PREFILLED_BY = new Bytes("x-crosspoint-prefilled-by");
+const RESPONSE_ID = new Bytes("x-crosspoint-response-id");
+const RESPONSES = new Bytes("/v1/responses/");
 /** Bit of Envoy's response flags: the connection to the upstream could not be made. */
 const CONNECTION_FAILURE: u64 = 0x20;
 
@@ -75,6 +84,9 @@ export class RequestStream extends StreamContext {
   private encoders: StaticArray<u32> = new StaticArray<u32>(MAX_ENCODERS);
   private encoderCount: i32 = 0;
   private decodePlace: i32 = -1;
+  /** Id of the endpoint that was picked, whoever answered. */
+  private pickedId: u32 = 0;
+  private readonly trail: CreditTrail = new CreditTrail();
   private recordText: ArrayBuffer | null = null;
 
   constructor(private readonly root: FilterRoot) {
@@ -106,7 +118,14 @@ export class RequestStream extends StreamContext {
       return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
     }
     this.shape = getHeader(HeaderMap.Request, PATH) ? shapeOfPath(valueAt, valueSize) : ShapeId.Other;
+    if (!((root.shapes >> this.shape) & 1)) this.shape = ShapeId.Other;
     if (this.shape == ShapeId.Other) {
+      if (!root.passthrough) {
+        this.answered = true;
+        root.vm!.stats.rejected.add(1);
+        sendError(400, "BadRequestError", "no parser of the configuration reads this path", "");
+        return HeadersStatus.StopIteration;
+      }
       // Not one of the shapes that are read: on its way at once, its body never enters the VM.
       this.decide(DecodeReason.UnknownPath);
       return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
@@ -118,6 +137,7 @@ export class RequestStream extends StreamContext {
     const s = root.vm!.takeScanner();
     s.start();
     s.reader.start(this.shape, root.vm!.secret, <u32>root.blockTokens, <u32>root.maxBlocks, false);
+    if (root.config!.options.strict) s.reader.beStrict();
     this.scanner = changetype<usize>(s);
     // The body comes before the headers go on: what is decided by it stands in them.
     return HeadersStatus.StopIteration;
@@ -153,8 +173,21 @@ export class RequestStream extends StreamContext {
     const v = this.root.vm!;
     const s = changetype<Scanner>(this.scanner);
     v.view.take(s);
+    if (this.root.config!.options.strict && (v.view.error != ScanError.None || v.view.duplicates)) {
+      this.refuse(v.view.error);
+      return;
+    }
     if (v.view.error == ScanError.None) this.decide(DecodeReason.Picked);
     else this.decide(v.view.error == ScanError.Empty && !this.seen ? DecodeReason.NoBody : DecodeReason.UndecidedBody);
+    this.dropScanner();
+  }
+
+  /** Strict mode: 400 before any leg is called (FilterOptions.strict). */
+  private refuse(error: ScanError): void {
+    this.answered = true;
+    this.root.vm!.stats.rejected.add(1);
+    const why = error == ScanError.None ? "a member name stands twice in one object" : error == ScanError.TooDeep ? "it is nested too deeply" : error == ScanError.TooManyMembers ? "it has too many members" : error == ScanError.Empty ? "it is empty" : "it is not JSON in UTF-8";
+    sendError(400, "BadRequestError", "the request's body is refused: " + why, "");
     this.dropScanner();
   }
 
@@ -187,12 +220,14 @@ export class RequestStream extends StreamContext {
       f.mmItems = <i32>view.mmItems;
       f.mmDistinct = <i32>view.mmDistinct;
       f.neverSplit = <NeverSplit>(<i32>view.whole);
+      f.splits = shapeOf(this.shape).splits;
       f.ifAvailable = wantsCache();
       this.match(view, table);
       let blocks: u32 = 0;
       for (let i: u32 = 0; i < view.spanCount; i++) blocks += view.span(i).count;
       f.totalBlocks = <i32>blocks;
     } else this.clearMatches(table);
+    f.pinned = this.pinned(readable ? view.keptFor : 0, <u32>(now / 1000));
     f.requestHash = requestHash();
     const decision = readable ? config.scheduler.decide(f) : config.scheduler.decideByLoad(f, reason);
     this.count(decision, f.tokens, table);
@@ -205,7 +240,14 @@ export class RequestStream extends StreamContext {
     }
     this.route(decision, table);
     this.putInFlight(decision, table, f.tokens, now);
-    if (readable && view.keyCount) this.credit(decision, view, table, now);
+    if (readable && view.keyCount) this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
+  }
+
+  /** The endpoint that keeps the response which the request goes on with, or asks for by its path. */
+  private pinned(hash: u64, nowS: u32): i32 {
+    if (!hash && this.shape == ShapeId.Other && getHeader(HeaderMap.Request, PATH)) hash = responseOfPath(valueAt, valueSize);
+    if (!hash) return -1;
+    return this.root.fleet.place(boundTo(this.root.vm!.store, Space.Responses, hash, nowS, 0));
   }
 
   private clearMatches(table: EndpointTable): void {
@@ -289,6 +331,7 @@ export class RequestStream extends StreamContext {
     const inflight = v.inflight;
     const decode = decision.decode.first;
     this.decodePlace = decode;
+    this.pickedId = table.id[decode];
     this.decodeId = table.id[decode];
     this.decodeTokens = params.tokensFor(tokens, table.matchedTokens[decode]);
     inflight.change(this.decodeId, 1, this.decodeTokens);
@@ -313,40 +356,61 @@ export class RequestStream extends StreamContext {
     this.root.vm!.stats.lostFlightWrites.add(inflight.lost - before);
   }
 
-  /** Who computes the prompt will hold it: the decode pick, and the prefill pick (scheduler §4.3). */
-  private credit(decision: Decision, view: RequestView, table: EndpointTable, now: u64): void {
-    this.creditTo(decision.decode.first, view, table, now);
-    if (decision.prefill.count) this.creditTo(decision.prefill.first, view, table, now);
-  }
-
-  private creditTo(place: i32, view: RequestView, table: EndpointTable, now: u64): void {
-    const root = this.root;
-    const index = root.index!;
-    const stats = root.vm!.stats;
-    const capacity = root.capacity(place);
-    const evictions = index.evictions;
-    const lost = index.lostWrites;
-    for (let k: u32 = 0; k < view.spanCount; k++) {
-      const span = view.span(k);
-      // What is longer than the endpoint's cache is not held whole; an engine keeps the front.
-      const count = min(span.count, capacity);
-      const partial = span.partial != 0 && count == span.count;
-      index.credit(view.keys + (<usize>span.first << 3), count, partial, table.id[place], root.fleet, capacity, <u32>(now / 1000));
-    }
-    stats.evictions.add(index.evictions - evictions);
-    stats.lostIndexWrites.add(index.lostWrites - lost);
-  }
-
   onResponseHeaders(headers: u32, endOfStream: bool): void {
     const text = this.recordText;
     if (text) setHeader(HeaderMap.Response, DECISION, changetype<usize>(text), text.byteLength);
     if (!this.decodeId) return;
+    const now = nowMs();
+    const status = getHeader(HeaderMap.Response, STATUS) ? valueNumber() : 0;
+    const other = this.followDecode();
+    const prefilled = this.prefilledBy();
+    if (this.trail.open) {
+      if (status >= 200 && status < 300) this.trail.confirm(this.root, other, prefilled, <u32>(now / 1000));
+      else this.trail.takeBack(this.root);
+    }
+    this.bindResponse(<u32>(now / 1000));
     // The first response byte: prefill and encode are done, the prompt is no longer waiting to be computed (scheduler §5.3).
     const inflight = this.root.vm!.inflight;
     if (this.decodeTokens) inflight.change(this.decodeId, 0, -this.decodeTokens);
     this.decodeTokens = 0;
     this.releaseOthers();
-    this.flush(nowMs());
+    this.flush(now);
+  }
+
+  /**
+   * Envoy sent the request to another pod than the picked one, because that refused: what is in flight goes with it (the reference's bookkeeping stays with the first,
+   * scheduler §12.4). Returns the other pod's table position, -1 when it was the picked one or none is known.
+   */
+  private followDecode(): i32 {
+    if (!getProperty(UPSTREAM_ADDRESS)) return -1;
+    const table = this.root.config!.endpoints;
+    if (isText(table.hostPort[this.decodePlace], propertyAt, propertySize)) return -1;
+    const place = placeOf(table, propertyAt, propertySize);
+    if (place < 0 || !table.id[place]) return -1;
+    const inflight = this.root.vm!.inflight;
+    inflight.change(this.decodeId, -1, -this.decodeTokens);
+    this.decodeId = table.id[place];
+    inflight.change(this.decodeId, 1, this.decodeTokens);
+    return place;
+  }
+
+  /** The engine keeps its response under the id that the sidecar names: what goes on with it must come back to this pod. */
+  private bindResponse(nowS: u32): void {
+    if (!getHeader(HeaderMap.Response, RESPONSE_ID)) return;
+    bind(this.root.vm!.store, Space.Responses, idHash(valueAt, valueSize), this.decodeId, nowS);
+    removeHeader(HeaderMap.Response, RESPONSE_ID);
+  }
+
+  /** What the sidecar says of the prefill leg, for nobody but us: another prefiller's table position, -2 when the engine did it itself, -1 when it was the picked one. */
+  private prefilledBy(): i32 {
+    if (!getHeader(HeaderMap.Response, PREFILLED_BY)) return -1;
+    let place: i32 = -2;
+    if (!isText("local", valueAt, valueSize)) {
+      place = placeOf(this.root.config!.endpoints, valueAt, valueSize);
+      if (place < 0 || this.root.config!.endpoints.id[place] == this.prefillId) place = -1;
+    }
+    removeHeader(HeaderMap.Response, PREFILLED_BY);
+    return place;
   }
 
   private releaseOthers(): void {
@@ -359,7 +423,7 @@ export class RequestStream extends StreamContext {
   }
 
   onLog(): void {
-    if (this.decodeId && this.connectFailed()) reportFailure(this.root.vm!.store, this.decodeId);
+    if (this.decodeId && this.connectFailed()) reportFailure(this.root.vm!.store, this.pickedId);
     this.release();
   }
 
@@ -382,10 +446,33 @@ export class RequestStream extends StreamContext {
   onDelete(): void {
     this.dropScanner();
     this.release();
+    // No answer came: the client left, the pod reset.
+    if (this.trail.open) this.trail.takeBack(this.root);
     this.recordText = null;
     this.root.vm!.inflight.streams--;
     this.root.giveStream(this);
   }
+}
+
+/** Hash of the id in `/v1/responses/ID` and the paths below it, 0 for any other path. */
+function responseOfPath(at: usize, size: u32): u64 {
+  const head = RESPONSES.size;
+  if (size <= head || memory.compare(at, RESPONSES.at, head) != 0) return 0;
+  let n = head;
+  while (n < size && load<u8>(at + n) != 0x2f && load<u8>(at + n) != 0x3f && load<u8>(at + n) != 0x23) n++;
+  return n > head ? idHash(at + head, n - head) : 0;
+}
+
+function isText(text: string, at: usize, size: u32): bool {
+  if (<u32>text.length != size) return false;
+  for (let i: u32 = 0; i < size; i++) if (text.charCodeAt(i) != load<u8>(at + i)) return false;
+  return true;
+}
+
+/** Table position of the endpoint with that `host:port`, -1 for none. */
+function placeOf(table: EndpointTable, at: usize, size: u32): i32 {
+  for (let i = 0; i < table.count; i++) if (isText(unchecked(table.hostPort[i]), at, size)) return i;
+  return -1;
 }
 
 function isIdentity(at: usize, size: u32): bool {

@@ -506,6 +506,71 @@ export class PrefixIndex {
     return false;
   }
 
+  /**
+   * Endpoint `id` holds no more than the prompt's first `keep` blocks after all: the request that it was credited for failed. (What another request has earned it meanwhile
+   * goes, too: too little credit costs a prefill, too much of it a wrong decision.)
+   */
+  discredit(keys: usize, count: u32, keep: u32, id: u32): void {
+    if (keep >= count || !id) return;
+    const generations = this.generations;
+    generations.open(id);
+    const root = load<u64>(keys);
+    let i: u32 = 0;
+    while (i < count) {
+      const hash = load<u32>(keys + (<usize>i << 3));
+      const slot = this.slotOf(root, i, hash);
+      let common: u32 = 0;
+      let whole = false;
+      let done = false;
+      for (let attempt = 0; attempt < RETRIES && !done; attempt++) {
+        this.readSlot(slot, true);
+        const run = this.editor.find(root, i, hash);
+        if (!run) break;
+        common = this.common(run, keys, count, i);
+        whole = common == <u32>run.blocks;
+        done = this.lower(slot, run, id, keep > i ? min(keep - i, common) : 0);
+      }
+      if (!done || !whole) break;
+      i += common;
+    }
+    generations.commit(u32.MAX_VALUE);
+  }
+
+  /** Endpoint `id` holds at most `held` blocks of the run. False: the race was lost. */
+  private lower(slot: u32, run: Run, id: u32, held: u32): bool {
+    const blocks: u32 = run.blocks;
+    if (run.flags & APART) {
+      const holders = this.holders;
+      holders.read(this.store, holdersTag(run), this.slots);
+      for (let e: u32 = 0; e < holders.count; e++) {
+        const entry = holders.entry(e);
+        if (entry.id != id) continue;
+        const was = min(entry.held, blocks);
+        const generation = entry.generation;
+        if (was <= held) return true;
+        // An entry without blocks is dropped at the next touch.
+        entry.held = held;
+        if (!holders.write(this.store, this.slots)) return false;
+        this.generations.move(generation, was - held);
+        return true;
+      }
+      return true;
+    }
+    for (let e: u32 = 0; e < <u32>run.entries; e++) {
+      const entry = run.entry(e);
+      if (entry.id != id) continue;
+      const was = min(entry.held, blocks);
+      const generation = entry.generation;
+      if (was <= held) return true;
+      if (held) entry.held = held;
+      else this.editor.removeEntry(run, e);
+      if (!this.writeSlot(slot)) return false;
+      this.generations.move(generation, was - held);
+      return true;
+    }
+    return true;
+  }
+
   /** An endpoint's oldest generations have been dropped: everybody must know. */
   private raise(id: u32, floor: u32, fleet: Fleet): void {
     const place = fleet.place(id);

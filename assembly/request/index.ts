@@ -2,6 +2,6 @@
 export { Scanner, ScanError, Kind } from "./scanner";
 export { MediaSpan, MemberSpan } from "./reader";
 export { Name, spelling } from "./names";
-export { ShapeId, shapeOf, shapeOfPath } from "./shape";
+export { ShapeId, shapeOf, shapeOfPath, shapesOf } from "./shape";
 export { KeySpan, RequestView, Whole } from "./view";
 export { MediaEstimate, useEstimate } from "./media";

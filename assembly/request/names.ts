@@ -72,7 +72,10 @@ export const enum Name {
   Image = 65,
   Thinking = 66,
   CacheControl = 67,
-  COUNT = 68,
+  InputIds = 68,
+  Features = 69,
+  MmHashes = 70,
+  COUNT = 71,
 }
 
 /** Names up to here are reported with their spans. */
@@ -89,6 +92,7 @@ const SPELLINGS: StaticArray<string> = [
   "role", "content", "tool_calls", "type", "text", "image_url", "audio_url", "video_url", "input_audio", "url", "data", "format", "uuid", "tool_call_id",
   "function_call", "reasoning_content", "reasoning", "arguments", "output", "call_id", "name",
   "source", "media_type", "input_image", "image", "thinking", "cache_control",
+  "input_ids", "features", "mm_hashes",
 ];
 
 // The spellings as bytes, one row of NAME_ROOM bytes per name, and the names of each length: a look-up compares with three or four candidates.

@@ -1,12 +1,14 @@
 // What the members of a body mean: which string bytes are prompt text, which values steer a stage, which parts are media. One byte of context per open level, chosen from
 // the context above and the member's name; the API shapes differ only in what their top-level members are (shapes/).
 import { BlockSink, SinkMark } from "./blocks";
+import { idHash } from "../endpoints/bindings";
 import { avalanche, K1, K3, K4, K5, mix } from "./hash";
 import { mediaTokens, pixelsOf } from "./media";
 import { LAST_REPORTED, Name, NAME_ROOM, nameOf } from "./names";
 import { isNumeric, numberOf } from "./numbers";
 import { Kind, Mode, ScanError, Scanner } from "./scanner";
 import { shapeOf } from "./shape";
+import { NameSet, STRICT_DEPTH } from "./strict";
 
 /** The meaning of a value, or of an open container. */
 export const enum Ctx {
@@ -50,6 +52,10 @@ export const enum Ctx {
   /** Text in front of all messages: `system`, `instructions`. */
   Front = 26,
   Control = 27,
+  /** `features` of generate, its `mm_hashes`, and the list of one modality there. */
+  Features = 28,
+  FeatureHashes = 29,
+  FeatureList = 30,
 }
 
 /** Where a member was found. */
@@ -139,7 +145,8 @@ export const enum SideSlot {
   MmProcessorKwargs = 4,
   CacheSalt = 5,
   LoraPath = 6,
-  COUNT = 7,
+  Features = 7,
+  COUNT = 8,
 }
 
 /** Members of a message that take part in its salt. The first COUNTED count with their bytes, as an engine's template renders them. */
@@ -211,6 +218,8 @@ export class Reader {
   modelAt: usize;
   modelSize: u32;
   modelHash: u64;
+  /** Of the last `previous_response_id` or `conversation` that is a text; 0: none. */
+  keptFor: u64;
 
   // The value that is being hashed as a whole.
   private base: i32;
@@ -239,6 +248,8 @@ export class Reader {
   private parts: usize;
   media: usize;
   mediaCount: u32;
+  /** Media that `features` of generate speaks of. */
+  features: u32;
   private mediaRoom: u32;
   /** Prompts in `prompt`; 1 for every other shape that has one. */
   prompts: u32;
@@ -246,6 +257,8 @@ export class Reader {
   strange: u32;
   /** One of the names that are known here stands twice in the top-level object. */
   duplicates: u32;
+  private strict: u32;
+  private names: NameSet;
 
   static make(): Reader {
     const r = changetype<Reader>(heap.alloc(offsetof<Reader>()));
@@ -280,6 +293,7 @@ export class Reader {
   dispose(): void {
     this.main.dispose();
     this.front.dispose();
+    if (changetype<usize>(this.names)) this.names.dispose();
     for (let i: u32 = 0; i < PARTS; i++) {
       const part = changetype<PartState>(this.parts + i * offsetof<PartState>());
       heap.free(changetype<usize>(part.mark));
@@ -331,6 +345,7 @@ export class Reader {
     memory.fill(this.seen, 0, Name.COUNT);
     this.modelSize = 0;
     this.modelHash = 0;
+    this.keptFor = 0;
     this.base = -1;
     this.omitLevel = -1;
     memory.fill(this.sides, 0, SideSlot.COUNT << 3);
@@ -340,9 +355,18 @@ export class Reader {
     this.sink = this.main;
     this.partDepth = 0;
     this.mediaCount = 0;
+    this.features = 0;
     this.prompts = 0;
     this.strange = 0;
     this.duplicates = 0;
+    this.strict = 0;
+  }
+
+  /** This body is read strictly: `duplicates` is about every name of every object, and deep nesting is an error. After `start`. */
+  beStrict(): void {
+    if (!changetype<usize>(this.names)) this.names = NameSet.make();
+    else this.names.start();
+    this.strict = 1;
   }
 
   /** Gives memory back that only a huge body needs. */
@@ -431,6 +455,7 @@ export class Reader {
       this.compact += 3; // two quotes and a colon; the comma or bracket in front of it is counted with the value
       return Mode.Name | Mode.Hash;
     }
+    if (this.strict) return Mode.Name | Mode.Hash;
     return ctx == Ctx.Skip ? Mode.Skip : Mode.Name;
   }
 
@@ -439,6 +464,14 @@ export class Reader {
     const depth = s.depth;
     const ctx = this.contextAt(depth);
     const name: Name = this.base >= 0 || ctx != Ctx.Skip ? nameOf(this.nameAt, this.nameSize) : Name.Other;
+    if (this.strict) {
+      const known = this.names.note(depth, s.hash.digest());
+      if (known == 1) this.duplicates = 1;
+      else if (known == 2) {
+        s.fail(ScanError.TooManyMembers);
+        return;
+      }
+    }
     if (this.base >= 0) {
       const level = <i32>depth - this.base;
       if (level <= LEVELS) store<u64>(this.keys + (<usize>level << 3), s.hash.digest());
@@ -548,6 +581,12 @@ export class Reader {
         }
         return Ctx.Skip;
       }
+      case Ctx.Features:
+        if (name != Name.MmHashes) return Ctx.Skip;
+        this.features = 0;
+        return Ctx.FeatureHashes;
+      case Ctx.FeatureHashes:
+        return Ctx.FeatureList;
       case Ctx.Media: {
         // The last one wins, whatever its kind.
         const slot = this.mediaSlot(this.slot);
@@ -627,6 +666,9 @@ export class Reader {
     if (ctx == Ctx.Front) {
       this.front.reset();
       this.sink = this.front;
+    } else if (ctx == Ctx.Features) {
+      this.slot = SideSlot.Features;
+      this.features = 0;
     } else if (ctx != Ctx.Skip) {
       // The last `messages` or `prompt` is the one that counts.
       this.main.reset();
@@ -721,6 +763,10 @@ export class Reader {
         this.strange = 1;
         return Ctx.Skip;
       }
+      case Ctx.FeatureList: {
+        if (kind == Kind.String) this.features++;
+        return Ctx.Skip;
+      }
     }
     return Ctx.Skip;
   }
@@ -766,6 +812,7 @@ export class Reader {
         break;
       case Ctx.Side:
       case Ctx.MessageSide:
+      case Ctx.Features:
         this.region(depth);
         mode = Mode.Hash;
         break;
@@ -833,6 +880,13 @@ export class Reader {
     if (s.failed) return;
     let ctx: Ctx = this.cur;
     this.empty = 1;
+    if (this.strict) {
+      if (depth > STRICT_DEPTH) {
+        s.fail(ScanError.TooDeep);
+        return;
+      }
+      if (object) this.names.enter(depth);
+    }
     if (depth < CONTEXTS) {
       store<u8>(this.meanings + depth, <u8>ctx);
       if (!this.contains(ctx, object)) ctx = Ctx.Skip;
@@ -876,6 +930,7 @@ export class Reader {
       case Ctx.Prompt:
       case Ctx.PromptIds:
       case Ctx.Ids:
+      case Ctx.FeatureList:
         return !object;
       case Ctx.Top:
       case Ctx.Xargs:
@@ -884,6 +939,8 @@ export class Reader {
       case Ctx.Message:
       case Ctx.Part:
       case Ctx.Media:
+      case Ctx.Features:
+      case Ctx.FeatureHashes:
         return <bool>object;
     }
     return false;
@@ -974,7 +1031,8 @@ export class Reader {
       case Ctx.SamplingScalar:
         this.scalar(s, kind, this.samplingKinds);
         return;
-      case Ctx.Side: {
+      case Ctx.Side:
+      case Ctx.Features: {
         if (kind == Kind.Null) hash = 0;
         store<u64>(this.sides + (<usize>this.slot << 3), hash);
         if (this.slot == SideSlot.Tools) this.toolsBytes = hash ? this.compact : 0;
@@ -1051,6 +1109,8 @@ export class Reader {
       this.modelSize = this.keepSize;
       this.modelHash = s.hash.digest();
       memory.copy(this.modelAt, this.keepAt, this.keepSize);
+    } else if (name == Name.PreviousResponseId || name == Name.Conversation) {
+      if (kind == Kind.String) this.keptFor = idHash(this.keepAt, this.keepSize);
     } else if (name == Name.N || name == Name.BestOf) {
       // An engine's schema turns "3" and 3.0 into 3.
       const value: f64 = kind == Kind.Number || kind == Kind.String ? numberOf(this.keepAt, this.keepSize) : 0;

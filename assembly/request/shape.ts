@@ -3,18 +3,32 @@ import { Ctx } from "./reader";
 import { Name } from "./names";
 import { ChatShape } from "./shapes/chat";
 import { CompletionsShape } from "./shapes/completions";
+import { EmbeddingsShape } from "./shapes/embeddings";
 import { GenerateShape } from "./shapes/generate";
 import { MessagesShape } from "./shapes/messages";
 import { OtherShape } from "./shapes/other";
 import { ResponsesShape } from "./shapes/responses";
+import { SglangGenerateShape } from "./shapes/sglang-generate";
 
-export abstract class Shape {
-  /** The path that has this shape, without query and trailing slash. */
-  abstract get path(): string;
+export class Shape {
+  constructor(
+    /** The path that has this shape, without query and trailing slash. */
+    readonly path: string,
+    /** Type of the parser that a configuration lists for it (scheduler §2.7). */
+    readonly parser: string,
+    /** Stages of its requests may run on other pods: the sidecar carries a plan out on this path. */
+    readonly splits: bool,
+  ) {}
+
   /** What a top-level member holds: `Ctx.Messages`, `Prompt`, `Ids` or `Front`; `Ctx.Skip` for every other name. */
-  abstract topMember(name: Name): Ctx;
+  topMember(name: Name): Ctx {
+    return Ctx.Skip;
+  }
+
   /** Whether a content part of this type is a media item. */
-  abstract isMedia(type: Name): bool;
+  isMedia(type: Name): bool {
+    return false;
+  }
 }
 
 export const enum ShapeId {
@@ -24,12 +38,30 @@ export const enum ShapeId {
   Messages = 3,
   Responses = 4,
   Generate = 5,
+  Embeddings = 6,
+  SglangGenerate = 7,
 }
 
-const SHAPES: StaticArray<Shape> = [new OtherShape(), new ChatShape(), new CompletionsShape(), new MessagesShape(), new ResponsesShape(), new GenerateShape()];
+const SHAPES: StaticArray<Shape> = [
+  new OtherShape(),
+  new ChatShape(),
+  new CompletionsShape(),
+  new MessagesShape(),
+  new ResponsesShape(),
+  new GenerateShape(),
+  new EmbeddingsShape(),
+  new SglangGenerateShape(),
+];
 
 export function shapeOf(id: u32): Shape {
   return unchecked(SHAPES[id]);
+}
+
+/** Bit i: shape i is read. Without the parser that a configuration has to list for it a shape is as good as unknown (scheduler RQ-05, RQ-06). */
+export function shapesOf(parsers: string[]): u32 {
+  let mask: u32 = 1;
+  for (let i = 1; i < SHAPES.length; i++) if (parsers.includes(SHAPES[i].parser)) mask |= 1 << i;
+  return mask;
 }
 
 /** The paths as bytes, so that a request's path is compared where it stands. */

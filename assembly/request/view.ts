@@ -51,6 +51,8 @@ export class RequestView {
   whole: Whole = Whole.No;
   duplicates: bool = false;
   stream: bool = false;
+  /** Hash of the id that it goes on with, 0 for none (endpoints/bindings). */
+  keptFor: u64 = 0;
 
   span(i: u32): KeySpan {
     return changetype<KeySpan>(this.spansAt + i * offsetof<KeySpan>());
@@ -69,6 +71,7 @@ export class RequestView {
     this.whole = Whole.No;
     this.duplicates = false;
     this.stream = false;
+    this.keptFor = 0;
   }
 
   /** Takes over what `s` read; call once, after the last piece. The scanner may be used for the next body afterwards. */
@@ -80,9 +83,10 @@ export class RequestView {
     if (this.error != ScanError.None) return;
     this.duplicates = r.duplicates != 0;
     this.stream = r.kindOf(Name.Stream) == Kind.True + 1;
+    this.keptFor = r.keptFor;
     this.whole = wholeOf(s);
-    this.mmItems = r.mediaCount;
-    this.mmDistinct = r.mediaCount > 1 ? distinct(s) : r.mediaCount;
+    this.mmItems = r.mediaCount + r.features;
+    this.mmDistinct = (r.mediaCount > 1 ? distinct(s) : r.mediaCount) + r.features;
     this.blockTokens = r.main.blockBytes >> 2;
     if (r.shape == ShapeId.Other || !r.isObject) return;
     this.hasTokens = !r.strange;

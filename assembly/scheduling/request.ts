@@ -23,6 +23,10 @@ export class RequestFacts {
   /** Media items that differ (the sidecar sends one encode request for each). */
   mmDistinct: i32 = 0;
   neverSplit: NeverSplit = NeverSplit.No;
+  /** False: no stage of it may run on another pod, because nobody would carry the plan out on its path (embeddings): deciders are not asked. */
+  splits: bool = true;
+  /** Table position of the endpoint that knows what the request goes on with (a response that an engine keeps); -1: any will do. */
+  pinned: i32 = -1;
   /** Below 0: may be refused when the fleet is saturated (scheduler §6.1). */
   priority: i32 = 0;
   /** The client prefers an error to a decode endpoint without its KV cache: `Prefer: if-available` (scheduler §3.8). */
@@ -39,6 +43,8 @@ export class RequestFacts {
     this.mmItems = 0;
     this.mmDistinct = 0;
     this.neverSplit = NeverSplit.No;
+    this.splits = true;
+    this.pinned = -1;
     this.priority = 0;
     this.ifAvailable = false;
     this.requestHash = 0;

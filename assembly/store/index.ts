@@ -27,6 +27,18 @@ export const enum Space {
   PrefixFloors = 11,
   /** Small counters and marks of the process; key: which one. */
   Marks = 12,
+  /** Where responses are that an engine keeps; key: slot number of the bindings. */
+  Responses = 13,
+  /** Where sessions are; key: slot number of the bindings. */
+  Sessions = 14,
+  /** Order in which endpoints were given cold prompts; key: the scorer's name. */
+  ColdOrder = 15,
+  /** LoRA adapters of the fleet. */
+  Adapters = 16,
+  /** The second layout of Load: with what was in flight at the scrape. */
+  LoadAndFlight = 17,
+  /** Added to the spaces of the prefix index: the index of encoded media. */
+  Media = 32,
 }
 
 /**
@@ -44,6 +56,16 @@ export abstract class Store {
   abstract get(space: Space, key: u64): bool;
   /** False: somebody else wrote in between. */
   abstract set(space: Space, key: u64, at: usize, size: u32, cas: u32): bool;
+}
+
+/** Shared data in which nothing is ever found. */
+export class NoStore extends Store {
+  get(space: Space, key: u64): bool {
+    return false;
+  }
+  set(space: Space, key: u64, at: usize, size: u32, cas: u32): bool {
+    return false;
+  }
 }
 
 class Cell {

@@ -117,6 +117,14 @@ describe("BodyEditor", () => {
     }
   });
 
+  it("appends to an array, whatever stands around it, beside other edits", () => {
+    const subject = open('{"n":1,"messages" : [ {"role":"user"} ] ,"stream":true}', 3);
+    subject.editor.remove(member(subject.view, "n"));
+    subject.editor.append(member(subject.view, "messages"), [Buffer.from('{"role":'), Buffer.from('"assistant"}')]);
+    subject.editor.insert("z", "1");
+    expect(result(subject)).toBe('{"messages" : [ {"role":"user"} ,{"role":"assistant"}] ,"stream":true,"z":1}');
+  });
+
   it("edits 8 MiB of media without copying it", () => {
     const media = Buffer.alloc(8 * 1024 * 1024, "A");
     const head = Buffer.from('{"n":1,"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,');

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -309,6 +310,32 @@ describe("nixlv2", () => {
     const { url } = await start("--prefill-max-retries=3", "--prefill-retry-backoff=1ms");
     const answered = await ask(url, { headers: routed(), body: CHAT });
     expect([answered.status, decoder.received.length, prefiller.received.length]).toEqual([502, 1, 1]);
+  });
+
+  it("counts decodes that fail before their first content, by what was done about it", async () => {
+    const stream = 'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\ndata: {"error":{"code":500}}\n\ndata: [DONE]\n\n';
+    for (const policy of ["fail", "local"]) {
+      const running = await start(`--on-stage-failure=${policy}`);
+      for (const [reason, fail] of [
+        ["error_event", (response: ServerResponse) => void response.writeHead(200, { "content-type": "text/event-stream" }).end(stream)],
+        ["status_503", (response: ServerResponse) => void response.writeHead(503).end()],
+        ["broken", (response: ServerResponse) => void response.destroy()],
+      ] as const) {
+        decoder.handler = (received, response) => {
+          if (received.body.includes("kv_transfer_params")) fail(response);
+          else sendJson(response, "{}");
+        };
+        const answered = await ask(running.url, { headers: routed(), body: CHAT });
+        expect([policy, reason, await metric(running, "stage_failures_total", { stage: "decode", reason, policy })]).toEqual([policy, reason, 1]);
+        expect(answered.status).toBe(policy === "local" || reason === "error_event" ? 200 : reason === "broken" ? 502 : 503);
+      }
+      await running.close();
+      sidecar = null;
+    }
+    // Without a hand-off there is no stage to do without.
+    const running = await start("--on-stage-failure=local");
+    decoder.handler = (_, response) => void response.writeHead(503).end();
+    expect([(await ask(running.url, { body: CHAT })).status, await metric(running, "stage_failures_total", { stage: "decode", policy: "fail" })]).toEqual([503, 1]);
   });
 
   it("a decode leg on a kept connection that the engine closed begins again from prefill, once", async () => {

@@ -291,6 +291,23 @@ describe("encode stage", () => {
     expect([calls(), most, encoders.map(({ received }) => received.length)]).toEqual([22, 8, [11, 11]]);
   });
 
+  it("--rotate-encoders begins each request's items at another entry, and keeps repeats of the header", async () => {
+    const { url } = await start("--rotate-encoders");
+    for (let turn = 0; turn < 4; turn++) await ask(url, { headers: routed(), body: chat(image(`one-${String(turn)}`)) });
+    expect(encoders.map(({ received }) => received.length)).toEqual([2, 2]);
+    await ask(url, { headers: routed(), body: chat(image("a"), image("b"), image("c")) });
+    expect(encoders.map(({ received }) => received.length)).toEqual([4, 3]);
+    const twice = [encoders[0]?.authority, encoders[0]?.authority, encoders[1]?.authority].join();
+    for (let turn = 0; turn < 3; turn++) await ask(url, { headers: ["x-encoder-hosts-ports", twice], body: chat(image(`two-${String(turn)}`)) });
+    expect(encoders.map(({ received }) => received.length)).toEqual([6, 4]);
+  });
+
+  it("without it the first item goes to the first entry, whatever went before", async () => {
+    const { url } = await start();
+    for (let turn = 0; turn < 3; turn++) await ask(url, { headers: routed(), body: chat(image(`one-${String(turn)}`)) });
+    expect(encoders.map(({ received }) => received.length)).toEqual([3, 0]);
+  });
+
   it("the encode deadline is a typed 504", async () => {
     for (const encoder of encoders) encoder.handler = () => undefined;
     const { url } = await start("--encode-timeout=50ms");

@@ -2,6 +2,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { listenAnywhere } from "../fleet/ports.js";
 import { answerQuestions } from "./helper.js";
+import { metricsPage } from "./metrics-page.js";
 import { MessageReader } from "./wire.js";
 
 export interface BackendJob {
@@ -28,27 +29,6 @@ const COMPLETION = answer("200 OK", "application/json", BODY);
 const HEALTHY = answer("200 OK", "text/plain", "");
 const NOTHING = answer("404 Not Found", "text/plain", "");
 let metrics = NOTHING;
-
-/** A page as vLLM's, made as long as asked for by series that nobody reads. */
-export function metricsPage(bytes: number): string {
-  const lines = [
-    "# TYPE vllm:num_requests_running gauge",
-    'vllm:num_requests_running{model_name="bench-model"} 1.0',
-    "# TYPE vllm:num_requests_waiting gauge",
-    'vllm:num_requests_waiting{model_name="bench-model"} 0.0',
-    "# TYPE vllm:kv_cache_usage_perc gauge",
-    'vllm:kv_cache_usage_perc{model_name="bench-model"} 0.25',
-    'vllm:cache_config_info{block_size="16",num_gpu_blocks="10000"} 1.0',
-    "# TYPE vllm:e2e_request_latency_seconds histogram",
-  ];
-  let size = lines.reduce((sum, line) => sum + line.length + 1, 0);
-  for (let i = 0; size < bytes; i++) {
-    const line = `vllm:e2e_request_latency_seconds_bucket{le="${i.toString()}.5",model_name="bench-model"} ${(i * 3).toString()}.0`;
-    lines.push(line);
-    size += line.length + 1;
-  }
-  return `${lines.join("\n")}\n`;
-}
 
 function serve(socket: Socket): void {
   socket.setNoDelay(true);

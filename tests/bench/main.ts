@@ -4,11 +4,14 @@ import { cpus, loadavg } from "node:os";
 import { dirname, resolve } from "node:path";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { endOnSignals } from "../fleet/processes.js";
-import { inRoot } from "../fleet/root.js";
+import { built, inRoot } from "../fleet/root.js";
 import { benchFilter, modulesOf } from "./filter-bench.js";
 import { filterReport } from "./filter-report.js";
 import { benchHostCalls } from "./host-calls.js";
+import { benchParts, benchRequests, callReport, type MicroOptions, partReport, profileRequests, requestReport } from "./micro.js";
 import { BODIES, type BodyName, type Prompt } from "./scenario.js";
+import { benchSidecar, type Size, SIZES, type Stages, STAGES } from "./sidecar-bench.js";
+import { sidecarReport } from "./sidecar-report.js";
 import { table } from "./table.js";
 
 function say(line: string): void {
@@ -116,6 +119,104 @@ function filterCommand(): Command {
     });
 }
 
+interface SidecarFlags {
+  rounds?: number;
+  seconds?: number;
+  stages?: Stages[];
+  bodies?: Size[];
+  streams: number;
+  events: number;
+  streamSeconds?: number;
+  quick?: boolean;
+  json: string;
+}
+
+function sidecarCommand(): Command {
+  const sizes = Object.keys(SIZES) as Size[];
+  return new Command("sidecar")
+    .description("what the sidecar adds to an engine that answers at once, and how late events come through it")
+    .option("--quick", "a first impression in a minute")
+    .option("--rounds <number>", "rounds in which all targets take turns; 0: streams only (5; quick 3)", whole(0))
+    .option("--seconds <number>", "length of one measurement (0.5; quick 0.2)", number(0.05))
+    .option("--stages <list>", `some of ${STAGES.join(",")}`, list(oneOf(STAGES)))
+    .option("--bodies <list>", `some of ${sizes.join(",")}`, list(oneOf(sizes)))
+    .option("--streams <number>", "streams that are open at once", whole(1), 200)
+    .option("--events <number>", "events per second of each stream", number(1), 50)
+    .option("--stream-seconds <number>", "how long each stream lasts; 0: no streams (10; quick 4)", number(0))
+    .option("--json <file>", "where the rows go", inRoot("build", "bench", "sidecar.json"))
+    .addHelpText("after", "\nREFERENCE_SIDECAR names another sidecar's program, which is then measured beside ours with the same flags.")
+    .action(async (flags: SidecarFlags) => {
+      const quick = flags.quick === true;
+      const reference = process.env.REFERENCE_SIDECAR ?? "";
+      const result = await benchSidecar({
+        rounds: flags.rounds ?? (quick ? 3 : 5),
+        seconds: flags.seconds ?? (quick ? 0.2 : 0.5),
+        stages: flags.stages ?? STAGES,
+        sizes: flags.bodies ?? sizes,
+        reference: reference === "" ? null : resolve(reference),
+        streams: flags.streams,
+        eventsPerSecond: flags.events,
+        streamSeconds: flags.streamSeconds ?? (quick ? 4 : 10),
+        say,
+      });
+      show(sidecarReport(result));
+      writeReport(flags.json, { machine: machine(), ...result });
+    });
+}
+
+interface MicroFlags {
+  bodies?: BodyName[];
+  endpoints?: number[];
+  prompt?: Prompt[];
+  blocks?: number[];
+  maxBlocks: number;
+  ms: number;
+  filter?: string;
+  only?: "requests" | "parts";
+  calls?: boolean;
+  profile?: boolean;
+  json: string;
+}
+
+function microCommand(): Command {
+  const bodies = Object.keys(BODIES) as BodyName[];
+  return new Command("micro")
+    .description("the filter in this process, in seconds: host calls and time of a request, scanner, index and scheduler by themselves")
+    .option("--only <part>", "requests or parts", oneOf(["requests", "parts"]))
+    .option("--calls", "list the host calls of each request by kind", false)
+    .option("--profile", "own times of the filter's functions, for the first body, fleet and prompt that are named", false)
+    .option("--bodies <list>", `some of ${bodies.join(",")}`, list(oneOf(bodies)))
+    .option("--endpoints <list>", "sizes of the fleet (8,1000)", list(whole(2)))
+    .option("--prompt <list>", "cold, warm or both", list(oneOf<Prompt>(["cold", "warm"])))
+    .option("--blocks <list>", "tokens per block (64)", list(whole(1)))
+    .option("--max-blocks <number>", "blocks of a prompt that are looked at (not for 128k-tokens)", whole(1), 256)
+    .option("--ms <number>", "about how long each figure is measured", number(1), 200)
+    .option("--filter <module>", "instead of build/filter.wasm")
+    .option("--json <file>", "where the figures go", inRoot("build", "bench", "micro.json"))
+    .action(async (flags: MicroFlags) => {
+      const options: MicroOptions = {
+        bodies: flags.bodies ?? bodies,
+        endpoints: flags.endpoints ?? [8, 1000],
+        prompts: flags.prompt ?? ["cold", "warm"],
+        blocks: flags.blocks ?? [64],
+        maxBlocks: flags.maxBlocks,
+        module: flags.filter === undefined ? built("filter.wasm") : resolve(flags.filter),
+        ms: flags.ms,
+      };
+      if (flags.profile === true) {
+        const times = await profileRequests(options);
+        show(table(["function", "µs per request"], times.filter(({ us }) => us >= 0.02).map(({ name, us }) => [name, us.toFixed(2)]), 1));
+        return;
+      }
+      const requests = flags.only === "parts" ? [] : benchRequests(options);
+      if (requests.length > 0) show([...requestReport(requests), ""]);
+      if (flags.calls === true) for (const one of requests) show([...callReport(one), ""]);
+      const parts = flags.only === "requests" ? null : await benchParts(flags.ms);
+      if (parts !== null) show(partReport(parts));
+      writeReport(flags.json, { machine: machine(), requests, ...parts });
+    });
+}
+
 function hostCommand(): Command {
   return new Command("host")
     .description("what each host call costs in Envoy, ns")
@@ -130,7 +231,7 @@ function hostCommand(): Command {
 
 endOnSignals(() => Promise.resolve());
 try {
-  await new Command("bench").description("measures Crosspoint on this machine").addCommand(filterCommand()).addCommand(hostCommand()).parseAsync();
+  await new Command("bench").description("measures Crosspoint on this machine").addCommand(filterCommand()).addCommand(sidecarCommand()).addCommand(microCommand()).addCommand(hostCommand()).parseAsync();
 } catch (error) {
   process.stderr.write(`bench: ${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;

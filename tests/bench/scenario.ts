@@ -1,5 +1,5 @@
 /** Which requests meet which fleets, and under which configuration. */
-import { endpointEntry, type EndpointEntry } from "../fleet/picker.js";
+import { endpointEntry, type EndpointEntry, pickerDocument } from "../fleet/picker.js";
 import type { BodySpec } from "./bodies.js";
 
 export type BodyName = "1k" | "32k" | "1m" | "4m-image" | "128k-tokens";
@@ -86,4 +86,11 @@ function portAt(ports: readonly number[], at: number): number {
   const port = ports[at];
   if (port === undefined) throw new Error(`there is no pod number ${at.toString()}`);
   return port;
+}
+
+/**
+ * All three stages, for the sidecar's bench: a known prompt is decoded where it is, a new one is prefilled first, pictures are encoded. Every prompt is looked at whole.
+ */
+export function epdPicker(): unknown {
+  return { ...pickerDocument({ prefill: true, encode: true, blockSizeTokens: 64, maxPrefixBlocksToMatch: 32_768 }), dataLayer: { injectDefaults: false } };
 }

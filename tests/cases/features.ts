@@ -34,6 +34,7 @@ export const BUILT: ReadonlySet<Feature> = new Set<Feature>([
   "sglang",
   "mooncake",
   "offloading",
+  "strict",
   "trusted-opt-out",
   "responses",
   "messages",
@@ -42,6 +43,7 @@ export const BUILT: ReadonlySet<Feature> = new Set<Feature>([
   "token-ids",
   "cache-salt",
   "media-kwargs",
+  "zstd",
   "encode-fan-out",
 ]);
 

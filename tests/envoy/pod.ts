@@ -115,7 +115,9 @@ export class Pod {
       else {
         const status = request.url === "/health" ? this.healthStatus : Number(header("x-pod-status") || "200");
         setTimeout(() => {
-          response.writeHead(status, { "content-type": "application/json" });
+          // `x-pod-set: name=value` is what a sidecar would add to its answer.
+          const [name, value] = header("x-pod-set").split("=");
+          response.writeHead(status, { "content-type": "application/json", ...(name !== undefined && value !== undefined ? { [name]: value } : {}) });
           response.end(JSON.stringify(echo));
         }, Number(header("x-pod-delay-ms") || "0"));
       }

@@ -439,6 +439,14 @@ const trust: readonly Fault[] = [
     told: ["a body beyond the limit"],
   },
   {
+    name: "health-of-engine",
+    what: "the sidecar's health is the engine's",
+    file: "routes.ts",
+    find: 'if (path === "/health") return { kind: "health" };',
+    put: "",
+    told: ["health is the sidecar's own"],
+  },
+  {
     name: "control-path-spelling",
     what: "a control path passes in another spelling",
     file: "routes.ts",

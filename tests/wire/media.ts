@@ -1,4 +1,5 @@
-/** Content parts with media, and a picture that a real vision model can open. */
+/** Content parts with media that no engine has seen before, and pictures that a real vision model can open. */
+import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { crc32, deflateSync } from "node:zlib";
 
 function pngChunk(type: string, data: Buffer): Buffer {
@@ -10,8 +11,8 @@ function pngChunk(type: string, data: Buffer): Buffer {
   return framed;
 }
 
-/** A square of one colour as a data URL (PNG, RGB, 8 bits a channel). */
-export function pictureUrl(red: number, green: number, blue: number, side = 56): string {
+/** A square of one colour, by default of any, as a data URL (PNG, RGB, 8 bits a channel). */
+export function pictureUrl(red = randomInt(256), green = randomInt(256), blue = randomInt(256), side = 56): string {
   const header = Buffer.alloc(13);
   header.writeUInt32BE(side, 0);
   header.writeUInt32BE(side, 4);
@@ -29,9 +30,14 @@ export function imagePart(url: string, more = ""): string {
   return `{"type":"image_url","image_url":{"url":"${url}"${more}}}`;
 }
 
-/** An address that simulated engines take for its bytes. */
+/** A new address, which simulated engines take for its bytes. */
 export function address(name: string): string {
-  return `https://media.example.test/${name}`;
+  return `https://media.example.test/${randomUUID()}/${name}`;
+}
+
+/** JSON text of a part with a new sound in it. */
+export function audioPart(): string {
+  return `{"type":"input_audio","input_audio":{"data":"${randomBytes(24).toString("base64")}","format":"wav"}}`;
 }
 
 /** A chat body with these content parts behind a text of its own. */

@@ -15,7 +15,7 @@ import { ask, askUnread, EPD, expectOwnError, expectSingleHeaders, expectStatus,
 import { Findings } from "./findings.js";
 import { copiesAt, stringAt, textAt } from "./json-text.js";
 import { type Allowances, counts, held, type Legs, legsNow, legsOf, MARK, ROUTING_HEADERS, standingRules, within, workOf, workSince } from "./legs.js";
-import { address, imagePart, mediaBody, pictureUrl } from "./media.js";
+import { address, audioPart, imagePart, mediaBody, pictureUrl } from "./media.js";
 import { oddParams, OK, prefillAnswer, prefillAnswers } from "./scripted.js";
 import { CHAT, freshText, type Shape, SHAPES } from "./shapes.js";
 
@@ -783,12 +783,10 @@ function mostAtOnce(records: readonly EngineRecord[]): number {
   return Math.max(0, ...edges.map(({ step }) => (open += step)));
 }
 
-const AUDIO = '{"type":"input_audio","input_audio":{"data":"UklGRiQAAABXQVZF","format":"wav"}}';
-
 const encodeStage: readonly Scenario[] = [
   scenario("E/P/D with real pictures: encoders once per picture, then prefill, then decode", { rows: ["C-EC-12"], needs: ["encoders"] }, async (bed, found) => {
-    const [red, blue] = [pictureUrl(200, 10, 10), pictureUrl(10, 10, 200)];
-    const body = mediaBody(bed.model, freshText(), [imagePart(red), imagePart(blue), imagePart(red)]);
+    const [one, other] = [pictureUrl(), pictureUrl()];
+    const body = mediaBody(bed.model, freshText(), [imagePart(one), imagePart(other), imagePart(one)]);
     const before = await Promise.all(bed.encode.map(workOf));
     const answer = await ask(bed, { path: CHAT.path, headers: routed(bed, EPD), body });
     if (!expectStatus(found, "E/P/D", answer, 200)) return;
@@ -809,7 +807,7 @@ const encodeStage: readonly Scenario[] = [
     found.same("embeddings on both legs", copiesAt(legs.prefill[0]?.body ?? Buffer.alloc(0), "ec_transfer_params"), copiesAt(legs.decode[0]?.body ?? Buffer.alloc(0), "ec_transfer_params"));
   }),
   scenario("E/PD: without a prefiller the engine gets the embeddings", { rows: ["C-EC-11"], needs: SIM_MEDIA }, async (bed, found) => {
-    const parts = [imagePart(address("a.png")), '{"type":"audio_url","audio_url":{"url":"https://media.example.test/b.wav"}}', '{"type":"video_url","video_url":{"url":"https://media.example.test/c.mp4"}}', AUDIO];
+    const parts = [imagePart(address("a.png")), `{"type":"audio_url","audio_url":{"url":"${address("b.wav")}"}}`, `{"type":"video_url","video_url":{"url":"${address("c.mp4")}"}}`, audioPart()];
     const body = mediaBody(bed.model, freshText(), parts);
     expectStatus(found, "E/PD", await ask(bed, { path: CHAT.path, headers: routed(bed, { encode: true }), body }), 200);
     const legs = await legsOf(bed);
@@ -822,6 +820,7 @@ const encodeStage: readonly Scenario[] = [
   }),
   scenario("item i goes to entry i mod N, each distinct part once, as one item in one message", { rows: ["C-EC-02", "C-EC-03", "C-EC-04", "C-EC-05"], needs: SIM_MEDIA }, async (bed, found) => {
     const [a, b, c] = ["a", "b", "c"].map((name) => address(`${name}.png`)) as [string, string, string];
+    const audio = audioPart();
     const parts = [
       imagePart(a),
       imagePart(b, ',"detail":"low"'),
@@ -829,8 +828,8 @@ const encodeStage: readonly Scenario[] = [
       ` { "image_url" : { "url" : "${a.replace("media", "m\\u0065dia")}" } , "type" : "image_url" }`,
       imagePart(b, ',"detail":"high"'),
       `{"type":"video_url","video_url":{"url":"${c}"}}`,
-      AUDIO,
-      AUDIO,
+      audio,
+      audio,
       imagePart(b, ',"detail":"low"'),
     ];
     const more = ',"max_completion_tokens":7,"mm_processor_kwargs":{"fps":1.0,"n":9007199254740993},"cache_salt":"s\\u0061lt","tools":[],"seed":1,"user":"u"';
@@ -839,7 +838,7 @@ const encodeStage: readonly Scenario[] = [
     for (const { sim: engine } of bed.encode) engine?.setScript({ status: 200, json: {} });
     expectStatus(found, "E/PD", await ask(bed, { path: `${CHAT.path}?x=1`, headers: [...routed(bed, { encode: true }), header("x-request-id", "R"), header("traceparent", "00-t")], body }), 200);
     const { encode, decode } = await legsOf(bed);
-    const distinct = [parts[0], parts[1], parts[3], parts[4], AUDIO, AUDIO];
+    const distinct = [parts[0], parts[1], parts[3], parts[4], audio, audio];
     const wanted = distinct.map((part, index) => `R-enc-${String(index)} at ${bed.encode[index % 2]?.name ?? ""}: ${part ?? ""}`);
     const seen = encode.map(({ body: leg, engine, rawHeaders }) => {
       const [content = ""] = copiesAt(leg, "messages");

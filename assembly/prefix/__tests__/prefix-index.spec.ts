@@ -775,3 +775,55 @@ describe("the cost", () => {
     expect(<i32>w.store.bytes).toBeLessThan(400 * 64 * 5);
   });
 });
+
+describe("taking credit back", () => {
+  it("leaves what was there before, and the counts are right", () => {
+    const w = worker(3);
+    w.serve(prompt(blocks(1, 100)), 1);
+    w.serve(prompt(blocks(1, 100)), 2);
+    const longer = blocks(1, 100).concat(blocks(2, 150));
+    w.serve(prompt(longer), 1);
+    expect(w.held(prompt(longer), 0)).toBe(250);
+    expect(w.index.blocksOf(1)).toBe(250);
+    w.index.discredit(changetype<usize>(prompt(longer)), 250, 100, 1);
+    w.store.release();
+    expect(w.held(prompt(longer), 0)).toBe(100);
+    expect(w.held(prompt(longer), 1)).toBe(100);
+    expect(w.index.blocksOf(1)).toBe(100);
+    expect(w.index.blocksOf(2)).toBe(100);
+    expect(new Truth(w).held[0]).toBe(100);
+  });
+
+  it("of a cold prompt leaves nothing", () => {
+    const w = worker(2);
+    w.serve(prompt(blocks(7, 70)), 2, true);
+    w.index.discredit(changetype<usize>(prompt(blocks(7, 70))), 70, 0, 2);
+    w.store.release();
+    expect(w.held(prompt(blocks(7, 70)), 1)).toBe(0);
+    expect(w.index.blocksOf(2)).toBe(0);
+    expect(new Truth(w).entries).toBe(0);
+  });
+
+  it("of a run that many endpoints hold touches one only", () => {
+    const w = worker(80);
+    for (let id: u32 = 1; id <= 80; id++) w.serve(prompt(blocks(3, 40)), id);
+    w.index.discredit(changetype<usize>(prompt(blocks(3, 40))), 40, 10, 5);
+    w.store.release();
+    const out = w.ask(prompt(blocks(3, 40)));
+    expect(out[4]).toBe(10);
+    expect(out[3]).toBe(40);
+    expect(out[79]).toBe(40);
+    expect(w.index.blocksOf(5)).toBe(10);
+  });
+
+  it("gives up after lost races and leaves the rest as it was", () => {
+    const w = worker(1);
+    w.serve(prompt(blocks(4, 10)), 1);
+    w.store.loseWrites = 100;
+    w.index.discredit(changetype<usize>(prompt(blocks(4, 10))), 10, 0, 1);
+    w.store.loseWrites = 0;
+    w.store.release();
+    expect(w.held(prompt(blocks(4, 10)), 0)).toBe(10);
+    expect(w.index.blocksOf(1)).toBe(10);
+  });
+});

@@ -1,17 +1,17 @@
 // Which path is read as which API shape: query, fragment and slashes at the end do not matter (scheduler §2.7; case 28).
-import { ShapeId, shapeOf, shapeOfPath } from "../index";
-import { utf8 } from "./support";
+import { ShapeId, shapeOf, shapeOfPath, shapesOf, Whole } from "../index";
+import { keys, read, utf8, view } from "./support";
 
 function shape(path: string): u32 {
   const bytes = utf8(path);
   return shapeOfPath(changetype<usize>(bytes), bytes.length);
 }
 
-const PATHS: StaticArray<string> = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/inference/v1/generate"];
-const SHAPES: StaticArray<ShapeId> = [ShapeId.Chat, ShapeId.Completions, ShapeId.Messages, ShapeId.Responses, ShapeId.Generate];
+const PATHS: StaticArray<string> = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/inference/v1/generate", "/v1/embeddings", "/generate"];
+const SHAPES: StaticArray<ShapeId> = [ShapeId.Chat, ShapeId.Completions, ShapeId.Messages, ShapeId.Responses, ShapeId.Generate, ShapeId.Embeddings, ShapeId.SglangGenerate];
 
 describe("paths", () => {
-  it("each of the five", () => {
+  it("each of them", () => {
     for (let i = 0; i < PATHS.length; i++) {
       expect(shape(PATHS[i])).toBe(SHAPES[i], PATHS[i]);
       expect(shapeOf(SHAPES[i]).path).toBe(PATHS[i]);
@@ -25,9 +25,77 @@ describe("paths", () => {
 
   it("every other path is none of ours", () => {
     const others: StaticArray<string> = [
-      "", "/", "//", "?", "/?/v1/completions", "/v1", "/v1/", "/v1/models", "/v1/embeddings", "/V1/chat/completions", "/v1/chat/completion", "/v1/chat/completionss", "/v1/messages/count_tokens", "/v1/responses/resp_1", "v1/completions", "//v1/completions",
-      "/v1//completions", "/x/v1/completions", "/v1/chat%2Fcompletions", "/v1/completions%3Fx", "/v1/completions;x", "/v1/completions ", "/generate", "/tokenize",
+      "", "/", "//", "?", "/?/v1/completions", "/v1", "/v1/", "/v1/models", "/V1/chat/completions", "/v1/chat/completion", "/v1/chat/completionss", "/v1/messages/count_tokens", "/v1/responses/resp_1", "v1/completions", "//v1/completions",
+      "/v1//completions", "/x/v1/completions", "/v1/chat%2Fcompletions", "/v1/completions%3Fx", "/v1/completions;x", "/v1/completions ", "/tokenize",
     ];
     for (let i = 0; i < others.length; i++) expect(shape(others[i])).toBe(ShapeId.Other, others[i]);
+  });
+});
+
+describe("parsers", () => {
+  it("a shape is read where its parser is listed", () => {
+    const all = shapesOf(["openai-parser", "anthropic-parser", "vllmhttp-parser", "passthrough-parser"]);
+    for (let i = 0; i < SHAPES.length; i++) expect((all >> <u32>SHAPES[i]) & 1).toBe(SHAPES[i] == ShapeId.SglangGenerate ? 0 : 1, PATHS[i]);
+    const one = shapesOf(["sglanghttp-parser"]);
+    for (let i = 0; i < SHAPES.length; i++) expect((one >> <u32>SHAPES[i]) & 1).toBe(SHAPES[i] == ShapeId.SglangGenerate ? 1 : 0, PATHS[i]);
+  });
+
+  it("only the sidecar's five routes are split", () => {
+    for (let i = 0; i < SHAPES.length; i++) expect(shapeOf(SHAPES[i]).splits).toBe(SHAPES[i] <= ShapeId.Generate, PATHS[i]);
+  });
+});
+
+describe("embeddings and SGLang's generate", () => {
+  it("embeddings: a text, texts, ids, lists of ids, counted like prompts", () => {
+    read(utf8('{"model":"m","input":"12345678"}'), ShapeId.Embeddings);
+    expect(view.tokens).toBe(2);
+    read(utf8('{"model":"m","input":["1234","12345678"]}'), ShapeId.Embeddings);
+    expect(view.tokens).toBe(3);
+    expect(view.whole).toBe(Whole.MultiplePrompts);
+    read(utf8('{"model":"m","input":[5,6,7]}'), ShapeId.Embeddings);
+    expect(view.tokens).toBe(3);
+    read(utf8('{"model":"m","input":[[5,6,7],[8]]}'), ShapeId.Embeddings);
+    expect(view.tokens).toBe(4);
+  });
+
+  it("the same text has the same keys as a completion's prompt", () => {
+    read(utf8('{"model":"m","prompt":"the same text in two shapes"}'), ShapeId.Completions);
+    const a = keys();
+    read(utf8('{"model":"m","text":"the same text in two shapes"}'), ShapeId.SglangGenerate);
+    expect(keys()).toStrictEqual(a);
+    read(utf8('{"model":"m","input":"the same text in two shapes"}'), ShapeId.Embeddings);
+    expect(keys()).toStrictEqual(a);
+  });
+
+  it("SGLang: input_ids, one list or several", () => {
+    read(utf8('{"input_ids":[1,2,3,4,5]}'), ShapeId.SglangGenerate);
+    expect(view.tokens).toBe(5);
+    read(utf8('{"input_ids":[[1,2],[3]],"sampling_params":{"n":1}}'), ShapeId.SglangGenerate);
+    expect(view.tokens).toBe(3);
+    expect(view.whole).toBe(Whole.MultiplePrompts);
+  });
+});
+
+describe("features of generate", () => {
+  const withHashes = (hashes: string): string => '{"model":"m","token_ids":[1,2,3,4,5,6,7,8],"features":{"mm_hashes":' + hashes + ',"mm_placeholders":{"image":[{"offset":1,"length":2}]}}}';
+
+  it("are media items, one per hash, and part of the key", () => {
+    read(utf8(withHashes('{"image":["h1","h2"],"audio":["h3"]}')), ShapeId.Generate);
+    expect(view.mmItems).toBe(3);
+    expect(view.tokens).toBe(8);
+    const a = keys();
+    read(utf8(withHashes('{"audio":["h3"],"image":["h1","h2"]}')), ShapeId.Generate);
+    expect(keys()).toStrictEqual(a);
+    read(utf8(withHashes('{"image":["h1","h9"],"audio":["h3"]}')), ShapeId.Generate);
+    expect(keys()).not.toStrictEqual(a);
+  });
+
+  it("null, empty or absent: none", () => {
+    read(utf8(withHashes("{}")), ShapeId.Generate);
+    expect(view.mmItems).toBe(0);
+    read(utf8('{"token_ids":[1],"features":null}'), ShapeId.Generate);
+    expect(view.mmItems).toBe(0);
+    read(utf8('{"token_ids":[1],"features":{"mm_hashes":{"image":["a"]}},"features":null}'), ShapeId.Generate);
+    expect(view.mmItems).toBe(0);
   });
 });

@@ -9,8 +9,8 @@ export function isChatMedia(type: Name): bool {
 
 /** OpenAI chat completions. */
 export class ChatShape extends Shape {
-  get path(): string {
-    return "/v1/chat/completions";
+  constructor() {
+    super("/v1/chat/completions", "openai-parser", true);
   }
   topMember(name: Name): Ctx {
     return name == Name.Messages ? Ctx.Messages : Ctx.Skip;

@@ -4,13 +4,10 @@ import { Shape } from "../shape";
 
 /** OpenAI completions: a text, a list of texts, ids, or a list of lists of ids. */
 export class CompletionsShape extends Shape {
-  get path(): string {
-    return "/v1/completions";
+  constructor() {
+    super("/v1/completions", "openai-parser", true);
   }
   topMember(name: Name): Ctx {
     return name == Name.Prompt ? Ctx.Prompt : Ctx.Skip;
-  }
-  isMedia(type: Name): bool {
-    return false;
   }
 }

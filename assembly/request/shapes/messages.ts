@@ -3,10 +3,10 @@ import { Name } from "../names";
 import { Shape } from "../shape";
 import { isChatMedia } from "./chat";
 
-/** Anthropic messages: the system text stands beside them. */
+/** Anthropic messages: the system text stands beside them; pictures may stand inside tool results. */
 export class MessagesShape extends Shape {
-  get path(): string {
-    return "/v1/messages";
+  constructor() {
+    super("/v1/messages", "anthropic-parser", true);
   }
   topMember(name: Name): Ctx {
     return name == Name.Messages ? Ctx.Messages : name == Name.System ? Ctx.Front : Ctx.Skip;

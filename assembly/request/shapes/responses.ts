@@ -5,8 +5,8 @@ import { isChatMedia } from "./chat";
 
 /** OpenAI responses: a text or a list of items, instructions in front of them. */
 export class ResponsesShape extends Shape {
-  get path(): string {
-    return "/v1/responses";
+  constructor() {
+    super("/v1/responses", "openai-parser", true);
   }
   topMember(name: Name): Ctx {
     return name == Name.Input ? Ctx.Messages : name == Name.Instructions ? Ctx.Front : Ctx.Skip;
