@@ -3,9 +3,10 @@
 import { BlockSink, SinkMark } from "./blocks";
 import { idHash } from "../endpoints/bindings";
 import { avalanche, K1, K3, K4, K5, mix } from "./hash";
-import { mediaTokens, pixelsOf } from "./media";
+import { mediaTokens } from "./media";
 import { LAST_REPORTED, Name, NAME_ROOM, nameOf } from "./names";
 import { isNumeric, numberOf } from "./numbers";
+import { PictureProbe } from "./picture";
 import { Kind, Mode, ScanError, Scanner } from "./scanner";
 import { shapeOf } from "./shape";
 import { NameSet, STRICT_DEPTH } from "./strict";
@@ -205,6 +206,9 @@ export class Reader {
   private keepSize: u32;
   private nameAt: usize;
   private keepAt: usize;
+  /** The size of the picture that is being read, when the string is one. */
+  private probe: PictureProbe;
+  private probing: u32;
 
   // Remembered scalars: the kind of the last occurrence plus 1, by name; numbers of the few that have one.
   private kinds: usize;
@@ -267,6 +271,7 @@ export class Reader {
     r.meanings = heap.alloc(CONTEXTS);
     r.nameAt = heap.alloc(NAME_ROOM);
     r.keepAt = heap.alloc(KEEP);
+    r.probe = changetype<PictureProbe>(heap.alloc(offsetof<PictureProbe>()));
     r.modelAt = heap.alloc(KEEP);
     r.kinds = heap.alloc(Name.COUNT);
     r.samplingKinds = heap.alloc(Name.COUNT);
@@ -314,6 +319,7 @@ export class Reader {
     heap.free(this.samplingKinds);
     heap.free(this.kinds);
     heap.free(this.modelAt);
+    heap.free(changetype<usize>(this.probe));
     heap.free(this.keepAt);
     heap.free(this.nameAt);
     heap.free(this.meanings);
@@ -426,10 +432,13 @@ export class Reader {
       if (this.nameSize < NAME_ROOM) memory.copy(this.nameAt + this.nameSize, from, min(size, NAME_ROOM - this.nameSize));
       this.nameSize += size;
     }
-    if (mode & Mode.Keep && this.keepSize < KEEP) {
-      const take = min(size, KEEP - this.keepSize);
-      memory.copy(this.keepAt + this.keepSize, from, take);
-      this.keepSize += take;
+    if (mode & Mode.Keep) {
+      if (this.keepSize < KEEP) {
+        const take = min(size, KEEP - this.keepSize);
+        memory.copy(this.keepAt + this.keepSize, from, take);
+        this.keepSize += take;
+      }
+      if (this.probing && !this.probe.done) this.probe.feed(from, size);
     }
   }
 
@@ -796,6 +805,7 @@ export class Reader {
     }
     this.cur = ctx;
     this.empty = 0;
+    this.probing = 0;
     let mode: u32 = Mode.Skip;
     if (this.base >= 0) {
       this.compact += 1 + (kind == Kind.String ? 2 : 0) + (kind == Kind.Null || kind == Kind.True ? 4 : kind == Kind.False ? 5 : 0);
@@ -838,15 +848,16 @@ export class Reader {
         if (kind == Kind.String) mode = this.sink == this.front ? Mode.Text | Mode.Keep : Mode.Text;
         break;
       }
-      case Ctx.Media: {
-        // A bare string stands for its URL (Responses' input_image).
-        this.keepSize = 0;
-        mode |= Mode.Keep;
-        break;
-      }
+      // A bare string stands for its URL (Responses' input_image).
+      case Ctx.Media:
       case Ctx.MediaUrl:
-        this.keepSize = 0;
-        mode |= Mode.Keep;
+      case Ctx.MediaData:
+        if (kind == Kind.String) {
+          this.keepSize = 0;
+          this.probing = 1;
+          this.probe.start(ctx == Ctx.MediaData);
+          mode |= Mode.Keep;
+        }
         break;
       case Ctx.Id:
         if (kind == Kind.Number) {
@@ -1067,7 +1078,7 @@ export class Reader {
         const slot = this.mediaSlot(this.slot);
         slot.urlHash = s.hash.digest();
         slot.urlSize = s.hash.length;
-        slot.pixels = pixelsOf(this.keepAt, this.keepSize);
+        slot.pixels = this.probe.pixels;
         return;
       }
       case Ctx.MediaData: {
@@ -1075,6 +1086,7 @@ export class Reader {
         const slot = this.mediaSlot(this.slot);
         slot.dataHash = mix(s.hash.digest(), K1);
         slot.dataSize = s.hash.length;
+        slot.pixels = this.probe.pixels;
         return;
       }
       case Ctx.MediaFormat: {

@@ -6,6 +6,9 @@ import { Kind, ScanError, Scanner } from "./scanner";
 import { SideSlot } from "./reader";
 import { ShapeId } from "./shape";
 
+/** Distinct media items that are told apart; the number is the scheduler's. */
+const MOST_ITEMS: u32 = 48;
+
 /** Why a request is never split (DESIGN, decision 8); the numbers are those of the scheduler's `NeverSplit`. */
 export const enum Whole {
   No = 0,
@@ -48,6 +51,8 @@ export class RequestView {
   spanCount: u32 = 0;
   mmItems: u32 = 0;
   mmDistinct: u32 = 0;
+  /** The first {@link MOST_ITEMS} distinct ones, in the order of their appearance: 16 bytes each, key (0: like no other) and place holders. */
+  readonly items: usize = heap.alloc(MOST_ITEMS << 4);
   whole: Whole = Whole.No;
   duplicates: bool = false;
   stream: bool = false;
@@ -86,7 +91,9 @@ export class RequestView {
     this.keptFor = r.keptFor;
     this.whole = wholeOf(s);
     this.mmItems = r.mediaCount + r.features;
-    this.mmDistinct = (r.mediaCount > 1 ? distinct(s) : r.mediaCount) + r.features;
+    this.mmDistinct = (r.mediaCount ? this.distinct(s) : 0) + r.features;
+    // Nothing tells one feature from another.
+    for (let i = this.mmDistinct - r.features; i < min(this.mmDistinct, MOST_ITEMS); i++) this.noteItem(i, 0, 1);
     this.blockTokens = r.main.blockBytes >> 2;
     if (r.shape == ShapeId.Other || !r.isObject) return;
     this.hasTokens = !r.strange;
@@ -147,6 +154,40 @@ export class RequestView {
     this.tokens += main.furtherTokens;
   }
 
+  private noteItem(i: u32, key: u64, tokens: u32): void {
+    if (i >= MOST_ITEMS) return;
+    const at = this.items + (<usize>i << 4);
+    store<u64>(at, key);
+    store<u32>(at, tokens, 8);
+  }
+
+  /** Media items without those that equal an earlier one. */
+  private distinct(s: Scanner): u32 {
+    const r = s.reader;
+    const n = r.mediaCount;
+    let size: u32 = 16;
+    while (size < n << 1) size <<= 1;
+    const table = heap.alloc(<usize>size << 3);
+    memory.fill(table, 0, <usize>size << 3);
+    let count: u32 = 0;
+    for (let i: u32 = 0; i < n; i++) {
+      const key = r.mediaAt(i).key;
+      let at = <u32>(key >> 20) & (size - 1);
+      let held: u64 = 0;
+      if (key) {
+        while (true) {
+          held = load<u64>(table + (<usize>at << 3));
+          if (held == key || !held) break;
+          at = (at + 1) & (size - 1);
+        }
+        store<u64>(table + (<usize>at << 3), key);
+      }
+      if (!held) this.noteItem(count++, key, r.mediaAt(i).tokens);
+    }
+    heap.free(table);
+    return count;
+  }
+
   /** Tokens that an endpoint holds which has the first `blocks` blocks of prompt `i` (a partial block has its own tokens only: scheduler L6). */
   tokensOf(i: u32, blocks: u32): u32 {
     if (!blocks) return 0;
@@ -191,35 +232,4 @@ function wholeOf(s: Scanner): Whole {
 /** Neither absent, null nor false. */
 function set(kind: i32): bool {
   return kind > Kind.Null + 1 && kind != Kind.False + 1;
-}
-
-/** Media items without those that equal an earlier one. */
-function distinct(s: Scanner): u32 {
-  const r = s.reader;
-  const n = r.mediaCount;
-  let size: u32 = 16;
-  while (size < n << 1) size <<= 1;
-  const table = heap.alloc(<usize>size << 3);
-  memory.fill(table, 0, <usize>size << 3);
-  let count: u32 = 0;
-  for (let i: u32 = 0; i < n; i++) {
-    const key = r.mediaAt(i).key;
-    if (!key) {
-      count++;
-      continue;
-    }
-    let at = <u32>(key >> 20) & (size - 1);
-    while (true) {
-      const held = load<u64>(table + (<usize>at << 3));
-      if (held == key) break;
-      if (!held) {
-        store<u64>(table + (<usize>at << 3), key);
-        count++;
-        break;
-      }
-      at = (at + 1) & (size - 1);
-    }
-  }
-  heap.free(table);
-  return count;
 }

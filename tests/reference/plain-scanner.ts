@@ -355,25 +355,31 @@ function textOf(body: Buffer, node: Node | undefined): string | null {
 
 function mediaOf(body: Buffer, root: Node, shape: ApiShape): MediaItem[] {
   if (shape !== "chat" && shape !== "messages" && shape !== "responses") return [];
-  const types: readonly MediaType[] =
-    shape === "responses" ? ["image_url", "audio_url", "video_url", "input_audio", "input_image"] : ["image_url", "audio_url", "video_url", "input_audio"];
+  const types: readonly MediaType[] = ["image_url", "audio_url", "video_url", "input_audio", ...OWN_MEDIA[shape]];
   const items: MediaItem[] = [];
-  for (const turn of last(root, shape === "responses" ? "input" : "messages")?.items ?? []) {
-    for (const part of last(turn, "content")?.items ?? []) {
+  // Parts in parts (a tool's result) are read one level deep.
+  const read = (holder: Node | undefined, deeper: boolean): void => {
+    for (const part of last(holder, "content")?.items ?? []) {
+      if (deeper) read(part, false);
       const typeText = textOf(body, last(part, "type"));
       const type = types.find((candidate) => candidate === typeText);
-      if (type === undefined) continue;
-      items.push({ type, start: part.start, end: part.end, key: mergeKey(body, part, type) });
+      if (type !== undefined) items.push({ type, start: part.start, end: part.end, key: mergeKey(body, part, type) });
     }
-  }
+  };
+  for (const turn of last(root, shape === "responses" ? "input" : "messages")?.items ?? []) read(turn, true);
   return items;
 }
+
+/** Kinds of parts that are media in one API only. */
+const OWN_MEDIA: Readonly<Record<"chat" | "messages" | "responses", readonly MediaType[]>> = { chat: [], messages: ["image"], responses: ["input_image"] };
 
 /** Parts are merged when they are equal as a whole, and only when they name their medium by a URL. */
 function mergeKey(body: Buffer, part: Node, type: MediaType): bigint {
   if (type === "input_audio") return 0n;
-  const holder = last(part, type === "input_image" ? "image_url" : type);
-  const url = textOf(body, holder) ?? textOf(body, last(holder, "url"));
+  const holder = last(part, type === "input_image" ? "image_url" : type === "image" ? "source" : type);
+  const named = textOf(body, holder) ?? textOf(body, last(holder, "url"));
+  // Anthropic's inline pictures are what chat's data URLs are.
+  const url = type === "image" && (named === null || named === "") ? textOf(body, last(holder, "data")) : named;
   if (url === null || url === "") return 0n;
   const key = createHash("sha256").update(canonical(body, part)).digest().readBigUInt64BE(0);
   return key === 0n ? 1n : key;

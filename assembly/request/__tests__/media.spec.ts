@@ -160,11 +160,44 @@ describe("media parts", () => {
     expect(found('{"type":"input_image","image_url":"u"}')).toBe("");
   });
 
-  it("in messages the chat's four kinds are media; Anthropic's own pictures are not counted yet, nested ones neither", () => {
+  it("in messages the chat's four kinds are media, and Anthropic's own pictures, nested ones too", () => {
     expect(found(image("u"), MESSAGES)).toBe("image_url:225");
     const own = '{"type":"image","source":{"type":"url","url":"https://a.test/1.png"}}';
-    expect(found(own, MESSAGES)).toBe("");
-    expect(found('{"type":"tool_result","tool_use_id":"t","content":[' + own + "]}", MESSAGES)).toBe("");
+    expect(found(own, MESSAGES)).toBe("image:225");
+    expect(found('{"type":"tool_result","tool_use_id":"t","content":[' + own + "]}", MESSAGES)).toBe("image:225");
+    expect(found('{"type":"tool_result","content":[' + own + ',{"type":"text","text":"x"}]},' + own, MESSAGES)).toBe("image:225 image:225");
+    expect(view.mmDistinct).toBe(1);
+    // In chat it is a part that nobody knows.
+    expect(found(own)).toBe("");
+  });
+
+  it("an inline picture of messages is as large as its header says, and equal to its equals", () => {
+    const own = (data: string): string => '{"type":"image","source":{"type":"base64","media_type":"image/png","data":"' + data.substring(data.indexOf(",") + 1) + '"}}';
+    expect(found(own(png(640, 480)), MESSAGES)).toBe("image:300");
+    found(own(png(640, 480)) + "," + own(png(640, 480)) + "," + own(png(64, 48)), MESSAGES);
+    expect(view.mmItems).toBe(3);
+    expect(view.mmDistinct).toBe(2);
+  });
+
+  it("a JPEG's frame is found behind segments of any size", () => {
+    for (let thumbnail = 0; thumbnail < 70000; thumbnail += 6899) {
+      const bytes: i32[] = [0xff, 0xd8];
+      for (let left = thumbnail; left > 0; left -= 60000) {
+        const size = min(left, 60000) + 2;
+        bytes.push(0xff);
+        bytes.push(0xe1);
+        bytes.push(size >> 8);
+        bytes.push(size & 255);
+        for (let i = 2; i < size; i++) bytes.push((i * 7) & 255);
+      }
+      const frame: i32[] = [0xff, 0xff, 0xc2, 0, 17, 8, 0x04, 0x00, 0x08, 0x00, 3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1];
+      for (let i = 0; i < frame.length; i++) bytes.push(frame[i]);
+      expect(found(image("data:image/jpeg;base64," + base64(bytes)))).toBe("image_url:2048", thumbnail.toString());
+    }
+    // Image data without a frame in front of it, a broken segment, no base64: the default.
+    expect(found(image("data:image/jpeg;base64," + base64([0xff, 0xd8, 0xff, 0xda, 0, 4, 1, 2, 0xff, 0xc0, 0, 17, 8, 4, 0, 8, 0])))).toBe("image_url:225");
+    expect(found(image("data:image/jpeg;base64," + base64([0xff, 0xd8, 0xff, 0xe1, 0, 0, 0xff, 0xc0, 0, 17, 8, 4, 0, 8, 0])))).toBe("image_url:225");
+    expect(found(image("data:image/jpeg;base64,/9j/4!AQ"))).toBe("image_url:225");
   });
 
   it("nothing is encoded for the text in front, wherever it stands", () => {

@@ -12,6 +12,6 @@ export class MessagesShape extends Shape {
     return name == Name.Messages ? Ctx.Messages : name == Name.System ? Ctx.Front : Ctx.Skip;
   }
   isMedia(type: Name): bool {
-    return isChatMedia(type);
+    return isChatMedia(type) || type == Name.Image;
   }
 }
