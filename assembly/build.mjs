@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { pack } from "./pack.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(here);
@@ -53,6 +54,7 @@ async function build(entry, target) {
   if (target === "filter") {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
     module = stamp(module, `${version}+${createHash("sha256").update(module).digest("hex").slice(0, 12)}`);
+    module = pack(module);
     if (module.length > LIMIT) throw new Error(`build/filter.wasm has ${module.length} bytes; the limit is ${LIMIT}`);
   }
   writeFileSync(join(out, `${target}.wasm.new`), module);

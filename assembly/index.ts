@@ -1,8 +1,9 @@
 // The ABI's exported functions, and nothing else: each resets the arena and hands over to the context. There is no response-body callback (DESIGN, decision 6).
 import { Factory } from "./filter";
+import { unpack } from "./unpack";
 import { createContext, deleteContext, malloc, resetArena, rootContext, streamContext, useContexts } from "./host";
 
-export { malloc };
+export { malloc, unpack };
 
 useContexts(new Factory());
 
