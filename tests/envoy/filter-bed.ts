@@ -92,7 +92,11 @@ export class Bed {
 
   /** Waits until every endpoint has been scraped, so that a decision is not one of the first moments. */
   async settled(): Promise<void> {
-    await until("a scrape of every endpoint", async () => (await this.state()).endpoints.every((each) => each.health === "ok"));
+    await until("a scrape of every endpoint", async () => {
+      // Until a VM runs, the state listener says so instead.
+      const { endpoints } = (await this.state()) as Partial<FilterState>;
+      return endpoints?.every((each) => each.health === "ok") ?? false;
+    });
   }
 
   async stop(): Promise<void> {

@@ -1,8 +1,8 @@
 import { Agent, request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { DecisionRecord } from "../fleet/access-log.js";
 import { Bed, chat } from "./filter-bed.js";
 import { until } from "./gateway.js";
+import { pinned, postVia } from "./pinned.js";
 
 describe("two workers, one state", () => {
   let bed: Bed;
@@ -12,49 +12,16 @@ describe("two workers, one state", () => {
   });
   afterAll(() => bed.stop());
 
-  async function connectionsOf(worker: number): Promise<number> {
-    const { host, port } = bed.gateway.settings.listen;
-    return bed.gateway.stat(`listener.${host}_${port.toString()}.worker_${worker.toString()}.downstream_cx_active`);
-  }
-
-  /** A keep-alive client whose one connection is served by `worker`: the kernel chooses, so connections are made until one lands there. */
-  async function pinned(worker: number): Promise<Agent> {
-    for (let attempt = 0; attempt < 64; attempt++) {
-      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-      const before = await connectionsOf(worker);
-      await post(agent, chat(3));
-      if ((await connectionsOf(worker)) > before) return agent;
-      agent.destroy();
-      await until("the connection to be closed", async () => (await connectionsOf(1 - worker)) === 0 || (await connectionsOf(worker)) >= 0);
-    }
-    throw new Error(`no connection landed on worker ${worker.toString()}`);
-  }
-
-  function post(agent: Agent, body: unknown, headers: Record<string, string> = {}): Promise<DecisionRecord> {
-    const { host, port } = bed.gateway.settings.listen;
-    return new Promise((resolve, reject) => {
-      const call = httpRequest({ agent, host, port, method: "POST", path: "/v1/chat/completions", headers: { "content-type": "application/json", ...headers } }, (answer) => {
-        answer.resume();
-        answer.on("error", reject);
-        answer.on("end", () => {
-          resolve(JSON.parse(String(answer.headers["x-crosspoint-decision"])) as DecisionRecord);
-        });
-      });
-      call.on("error", reject);
-      call.end(JSON.stringify(body));
-    });
-  }
-
   it("credit given by one worker is a hit on the other", async () => {
-    const first = await pinned(0);
-    const second = await pinned(1);
-    const cold = await post(first, chat(400, "across workers "));
+    const first = await pinned(bed, 0);
+    const second = await pinned(bed, 1);
+    const cold = await postVia(bed, first, chat(400, "across workers "));
     expect(cold).toMatchObject({ prefill: { reason: "run_uncached" }, cachedTokens: 0 });
-    const warm = await post(second, chat(400, "across workers "));
+    const warm = await postVia(bed, second, chat(400, "across workers "));
     expect(warm).toMatchObject({ decode: { endpoint: cold.decode.endpoint }, prefill: { reason: "skip_cached" }, cachedTokens: 400 });
-    const back = await post(first, chat(400, "from the other "));
+    const back = await postVia(bed, first, chat(400, "from the other "));
     expect(back.cachedTokens).toBe(0);
-    expect((await post(second, chat(400, "from the other "))).cachedTokens).toBe(400);
+    expect((await postVia(bed, second, chat(400, "from the other "))).cachedTokens).toBe(400);
     first.destroy();
     second.destroy();
   });

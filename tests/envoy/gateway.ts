@@ -167,7 +167,7 @@ export class Gateway {
 }
 
 /** Asks again until there is an answer. Throws when there is none in time. */
-export async function until<T>(what: string, ask: () => T | undefined | null | false | Promise<T | undefined | null | false>, timeoutMs = 10_000): Promise<T> {
+export async function until<T>(what: string, ask: () => T | undefined | null | false | Promise<T | undefined | null | false>, timeoutMs = 30_000): Promise<T> {
   const endAt = performance.now() + timeoutMs;
   for (;;) {
     const answer = await ask();
