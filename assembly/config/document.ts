@@ -4,8 +4,10 @@ import { Scheduler, SchedulerSetup } from "../disagg/scheduler";
 import { EndpointTable } from "../endpoints/table";
 import { PrefixParams } from "../scheduling/producers/approx-prefix-cache";
 import { InflightParams } from "../scheduling/producers/inflight-load";
+import { PluginKind } from "../scheduling/plugin";
 import { TokenParams } from "../scheduling/producers/token";
-import { Build } from "./build";
+import { SessionAffinity } from "../scheduling/session";
+import { Build, WantedHeader } from "./build";
 import { MetricsConfig } from "./data-layer";
 import { Endpoints, readEndpoints } from "./endpoints";
 import { JsonDoc } from "./json";
@@ -30,6 +32,14 @@ export class LoadedConfig {
     public readonly metrics: MetricsConfig,
     /** Parser types, in order (scheduler §2.7). */
     public readonly parsers: Array<string>,
+    /** What `RequestFacts.headers` holds. */
+    public readonly headers: Array<WantedHeader>,
+    /** Session plugins whose token the answer carries. */
+    public readonly echoes: Array<SessionAffinity>,
+    /** Media items that one encoder is taken to remember; 0: nobody asks. */
+    public readonly mediaItems: i32,
+    /** A scorer asks for LoRA adapters. */
+    public readonly adapters: bool,
   ) {}
 }
 
@@ -76,6 +86,10 @@ export function loadDocument(text: string): LoadResult {
     config.inflight,
     config.metrics,
     config.parsers,
+    build.headers,
+    config.echoes,
+    config.mediaItems,
+    config.adapters,
   );
   return result;
 }
@@ -100,6 +114,8 @@ function bind(config: PickerConfig, options: FilterOptions, endpoints: Endpoints
   setup.saturationDetector = config.saturationDetector;
   setup.admitters = config.admitters;
   setup.p2pSource = config.p2pSource;
+  for (let i = 0; i < config.plugins.length; i++) if (config.plugins[i].is(PluginKind.PreRequest)) setup.stateful.push(config.plugins[i]);
+  if (options.revisionLabel.length > 0) setup.revisions = table.groups(options.revisionLabel);
   if (!options.kvSourceSelector.isEmpty) {
     const sources = new StaticArray<u8>(table.count);
     for (let i = 0; i < table.count; i++) sources[i] = options.kvSourceSelector.matches(table.labels[i]) ? 1 : 0;

@@ -1,4 +1,5 @@
 // FilterOptions (DESIGN, decision 7): the settings that are ours and have no place in an EndpointPickerConfig.
+import { isLabelKey } from "../endpoints/labels";
 import { LabelSelector } from "../endpoints/selector";
 import { isPath } from "../scheduling/producers/metrics-data-source";
 import { Node } from "./node";
@@ -43,6 +44,8 @@ export class FilterOptions {
   allowExperimentalPlugins: bool = false;
   /** Who may be a KV source (scheduler L16); empty: everybody. */
   kvSourceSelector: LabelSelector = new LabelSelector();
+  /** Label whose value the prefill and the decode endpoint of a request share, so that a rollout does not mix revisions; "": none. */
+  revisionLabel: string = "";
 }
 
 export function readOptions(node: Node): FilterOptions {
@@ -61,6 +64,7 @@ export function readOptions(node: Node): FilterOptions {
     "noDecodeStatus",
     "allowExperimentalPlugins",
     "kvSourceSelector",
+    "revisionLabel",
   ]);
   if (!known) return options;
   node.get("apiVersion").oneOf(["crosspoint/v1"]);
@@ -101,6 +105,9 @@ export function readOptions(node: Node): FilterOptions {
   }
   options.allowExperimentalPlugins = node.boolOf("allowExperimentalPlugins", false);
   options.kvSourceSelector = LabelSelector.read(node.get("kvSourceSelector"));
+  const labelNode = node.get("revisionLabel");
+  options.revisionLabel = labelNode.text("");
+  if (labelNode.isString && !isLabelKey(options.revisionLabel)) labelNode.error("not a valid label key");
   return options;
 }
 

@@ -9,10 +9,16 @@ import { UtilizationDetector } from "../scheduling/detectors/utilization";
 import { Plugin, PluginKind } from "../scheduling/plugin";
 import { ApproxPrefixCacheProducer, PrefixParams } from "../scheduling/producers/approx-prefix-cache";
 import { InflightLoadProducer, InflightParams } from "../scheduling/producers/inflight-load";
+import { DEFAULT_ITEMS, MmEmbeddingsCacheProducer } from "../scheduling/producers/mm-embeddings-cache";
 import { P2pSourceProducer } from "../scheduling/producers/p2p-source";
+import { SessionIdProducer } from "../scheduling/producers/session-id";
 import { TokenParams, TokenProducer } from "../scheduling/producers/token";
 import { Profile } from "../scheduling/profile";
+import { PassStage } from "../scheduling/pass";
+import { LoraAffinityScorer } from "../scheduling/scorers/lora-affinity";
+import { MmEmbeddingsCacheScorer } from "../scheduling/scorers/mm-embeddings-cache";
 import { PrefixCacheScorer } from "../scheduling/scorers/prefix-cache";
+import { SessionAffinity } from "../scheduling/session";
 import { APPROX_PREFIX_CACHE_PRODUCER, Build, NOT_IN_LINE } from "./build";
 import { MetricsConfig, readDataLayer } from "./data-layer";
 import { FlowControl, readFlowControl } from "./flow-control";
@@ -56,6 +62,12 @@ export class PickerConfig {
   tokens: TokenParams = new TokenParams();
   inflight: InflightParams = new InflightParams();
   p2pSource: P2pSourceProducer | null = null;
+  /** Media items that one encoder is taken to remember; 0: nobody asks. */
+  mediaItems: i32 = 0;
+  /** A scorer asks for LoRA adapters. */
+  adapters: bool = false;
+  /** Session plugins whose token the answer carries. */
+  readonly echoes: Array<SessionAffinity> = [];
   saturationDetector: Plugin | null = null;
   readonly admitters: Array<Plugin> = [];
   /** Types of the parsers, in order. */
@@ -100,6 +112,7 @@ export function readPicker(given: Node, build: Build, allowAlpha: bool): PickerC
   addPickers(config);
   checkRoutes(config);
   readProducers(config, build);
+  readSessions(config);
   config.metrics = readDataLayer(node.get("dataLayer"), config);
   readParsers(node, config);
   const detectorNode = readFlowControl(node.get("flowControl"), config.flowControl);
@@ -354,6 +367,9 @@ function readProducers(config: PickerConfig, build: Build): void {
   let prefix: Instance | null = null;
   let tokens: Instance | null = null;
   let inflight: Instance | null = null;
+  let media: Instance | null = null;
+  // Encoders are picked by what they have encoded, whoever asks for it (scheduler L8).
+  if (config.encodeDecider !== null) config.mediaItems = DEFAULT_ITEMS;
   for (let i = 0; i < config.instances.length; i++) {
     const instance = config.instances[i];
     const plugin = instance.plugin;
@@ -367,7 +383,13 @@ function readProducers(config: PickerConfig, build: Build): void {
     } else if (plugin instanceof InflightLoadProducer) {
       if (inflight === null) config.inflight = (<InflightLoadProducer>plugin).params;
       inflight = only(inflight, instance);
-    } else if (plugin instanceof P2pSourceProducer) {
+    } else if (plugin instanceof MmEmbeddingsCacheProducer) {
+      config.mediaItems = (<MmEmbeddingsCacheProducer>plugin).items;
+      media = only(media, instance);
+    } else if (plugin instanceof MmEmbeddingsCacheScorer) {
+      if (config.mediaItems == 0) config.mediaItems = DEFAULT_ITEMS;
+    } else if (plugin instanceof LoraAffinityScorer) config.adapters = true;
+    else if (plugin instanceof P2pSourceProducer) {
       if (config.p2pSource !== null) instance.node.get("type").error("a second p2p-source-producer: there is one header");
       config.p2pSource = <P2pSourceProducer>plugin;
     } else if (plugin.is(PluginKind.Admitter)) config.admitters.push(plugin);
@@ -388,6 +410,32 @@ function only(first: Instance | null, second: Instance): Instance {
   if (first === null) return second;
   second.node.get("type").error(NOT_IN_LINE + "a second " + second.type + " beside '" + first.name + "'");
   return first;
+}
+
+/** Binds session plugins to what their parameters name: other instances, and the handler's profiles. */
+function readSessions(config: PickerConfig): void {
+  const handler = config.handler;
+  for (let i = 0; i < config.plugins.length; i++) {
+    const plugin = config.plugins[i];
+    if (!(plugin instanceof SessionAffinity)) continue;
+    const session = <SessionAffinity>plugin;
+    if (session.header.length > 0) config.echoes.push(session);
+    for (let k = 0; k < session.sources.length; k++) {
+      const source = session.sources[k];
+      if (source.header >= 0) continue;
+      source.header = 0;
+      const instance = config.find(source.attribute);
+      if (instance === null || (instance.plugin !== null && !(instance.plugin instanceof SessionIdProducer))) {
+        source.node.error("'" + source.attribute + "' is no plugin of type session-id-producer");
+      } else if (instance.plugin !== null) source.header = (<SessionIdProducer>instance.plugin).header;
+    }
+    const name = session.profile.text("");
+    if (name.length == 0 || handler === null) continue;
+    const known = config.profile(name) !== null;
+    if (known && name == handler.prefill.name) session.stage = PassStage.Prefill;
+    else if (known && name == handler.encode.name) session.stage = PassStage.Encode;
+    else if (!known || (!handler.single && name != handler.decode.name)) session.profile.error("'" + name + "' is no profile that the profile handler runs");
+  }
 }
 
 /** The seed's form: the index's parameters under `prefix-cache-scorer`. They count when no producer is declared, and all scorers must agree. */

@@ -14,6 +14,7 @@ import { ContextLengthAware } from "../scheduling/filters/context-length";
 import { LabelSelectorFilter } from "../scheduling/filters/label-selector";
 import { PrefixCacheAffinityFilter } from "../scheduling/filters/prefix-cache-affinity";
 import { RoleFilter } from "../scheduling/filters/role";
+import { SessionAffinityFilter } from "../scheduling/filters/session-affinity";
 import { TopologyAffinityFilter } from "../scheduling/filters/topology-affinity";
 import { UtilizationFilter } from "../scheduling/filters/utilization";
 import { MaxScorePicker } from "../scheduling/pickers/max-score";
@@ -25,18 +26,24 @@ import { CoreMetricsExtractor } from "../scheduling/producers/core-metrics-extra
 import { FileDiscovery } from "../scheduling/producers/file-discovery";
 import { InflightLoadProducer } from "../scheduling/producers/inflight-load";
 import { MetricsDataSource } from "../scheduling/producers/metrics-data-source";
+import { MmEmbeddingsCacheProducer } from "../scheduling/producers/mm-embeddings-cache";
 import { P2pSourceProducer } from "../scheduling/producers/p2p-source";
 import { Parser } from "../scheduling/producers/parser";
+import { SessionIdProducer } from "../scheduling/producers/session-id";
 import { TokenProducer } from "../scheduling/producers/token";
 import { TopologyExtractor } from "../scheduling/producers/topology-extractor";
 import { ActiveRequestScorer } from "../scheduling/scorers/active-request";
 import { KvCacheUtilizationScorer } from "../scheduling/scorers/kv-cache-utilization";
 import { LoadAwareScorer } from "../scheduling/scorers/load-aware";
+import { LoraAffinityScorer } from "../scheduling/scorers/lora-affinity";
 import { QueueScorer, RunningRequestsScorer } from "../scheduling/scorers/lowest-first";
+import { MmEmbeddingsCacheScorer } from "../scheduling/scorers/mm-embeddings-cache";
+import { NoHitLruScorer } from "../scheduling/scorers/no-hit-lru";
 import { PrefixCacheScorer } from "../scheduling/scorers/prefix-cache";
+import { SessionAffinityScorer } from "../scheduling/scorers/session-affinity";
 import { TokenLoadScorer } from "../scheduling/scorers/token-load";
 import { TopologyAffinityScorer } from "../scheduling/scorers/topology-affinity";
-import { APPROX_PREFIX_CACHE_PRODUCER, Build, INFLIGHT_LOAD_PRODUCER, TOKEN_PRODUCER, TOPOLOGY_EXTRACTOR } from "./build";
+import { APPROX_PREFIX_CACHE_PRODUCER, Build, INFLIGHT_LOAD_PRODUCER, MM_EMBEDDINGS_CACHE_PRODUCER, SESSION_ID_PRODUCER, TOKEN_PRODUCER, TOPOLOGY_EXTRACTOR } from "./build";
 import { Node } from "./node";
 
 /** Makes a plugin of a supported type; null for any other. What is wrong with the parameters is reported at their node. */
@@ -50,6 +57,7 @@ export function createPlugin(type: string, parameters: Node, build: Build): Plug
   if (type == "prefix-cache-affinity-filter") return PrefixCacheAffinityFilter.read(parameters, build);
   if (type == "topology-affinity-filter") return TopologyAffinityFilter.read(parameters, build);
   if (type == "context-length-aware") return ContextLengthAware.read(parameters, build);
+  if (type == "session-affinity-filter") return SessionAffinityFilter.read(parameters, build);
   if (type == "queue-scorer") return QueueScorer.read(parameters, build);
   if (type == "running-requests-size-scorer") return RunningRequestsScorer.read(parameters, build);
   if (type == "kv-cache-utilization-scorer") return KvCacheUtilizationScorer.read(parameters, build);
@@ -57,6 +65,10 @@ export function createPlugin(type: string, parameters: Node, build: Build): Plug
   if (type == "active-request-scorer") return ActiveRequestScorer.read(parameters, build);
   if (type == "token-load-scorer") return TokenLoadScorer.read(parameters, build);
   if (type == "prefix-cache-scorer") return PrefixCacheScorer.read(parameters, build);
+  if (type == "no-hit-lru-scorer") return NoHitLruScorer.read(parameters, build);
+  if (type == "lora-affinity-scorer") return LoraAffinityScorer.read(parameters, build);
+  if (type == "session-affinity-scorer") return SessionAffinityScorer.read(parameters, build);
+  if (type == "mm-embeddings-cache-scorer") return MmEmbeddingsCacheScorer.read(parameters, build);
   if (type == "topology-affinity-scorer") return TopologyAffinityScorer.read(parameters, build);
   if (type == "max-score-picker") return MaxScorePicker.read(parameters, build);
   if (type == "random-picker") return RandomPicker.read(parameters, build);
@@ -72,6 +84,8 @@ export function createPlugin(type: string, parameters: Node, build: Build): Plug
   if (type == TOKEN_PRODUCER || type == "tokenizer") return TokenProducer.read(parameters, build);
   if (type == APPROX_PREFIX_CACHE_PRODUCER) return ApproxPrefixCacheProducer.read(parameters, build);
   if (type == INFLIGHT_LOAD_PRODUCER) return InflightLoadProducer.read(parameters, build);
+  if (type == MM_EMBEDDINGS_CACHE_PRODUCER) return MmEmbeddingsCacheProducer.read(parameters, build);
+  if (type == SESSION_ID_PRODUCER) return SessionIdProducer.read(parameters, build);
   if (type == "p2p-source-producer") return P2pSourceProducer.read(parameters, build);
   if (type == "utilization-detector") return UtilizationDetector.read(parameters, build);
   if (type == "concurrency-detector") return ConcurrencyDetector.read(parameters, build);
@@ -86,7 +100,7 @@ export function createPlugin(type: string, parameters: Node, build: Build): Plug
 
 /** Types that the reference runs only with a switch (scheduler CF-18). */
 const ALPHA: string =
-  " utilization-filter topology-affinity-filter topology-affinity-scorer p2p-source-producer topology-extractor ";
+  " session-affinity-filter session-affinity-scorer utilization-filter topology-affinity-filter topology-affinity-scorer p2p-source-producer topology-extractor ";
 
 export function isAlpha(type: string): bool {
   return listed(ALPHA, type);
@@ -112,10 +126,10 @@ export function replacementOf(type: string): string {
   return "";
 }
 
-/** The reference's types that have no in-line form, or none yet: a reason, then the types (scheduler §2). */
+/** The reference's types that have no in-line form: a reason, then the types (scheduler §2). */
 const UNSUPPORTED: StaticArray<string> = [
-  "not built yet: it needs state that the filter does not keep",
-  " session-affinity-filter session-affinity-scorer session-id-producer no-hit-lru-scorer lora-affinity-scorer mm-embeddings-cache-scorer mm-embeddings-cache-producer agent-identity disaggregatedset-rollout-screener ",
+  "FilterOptions revisionLabel keeps prefill and decode of a request on one revision",
+  " disaggregatedset-rollout-screener ",
   "the filter does not read the response",
   " request-attribute-reporter ",
   "engine events arrive over ZMQ, which a filter cannot read",
@@ -133,7 +147,7 @@ const UNSUPPORTED: StaticArray<string> = [
   "neither gRPC nor Vertex requests are read",
   " vllmgrpc-parser vertexai-parser ",
   "requests are not queued inside Envoy",
-  " fcfs-ordering-policy edf-ordering-policy slo-deadline-ordering-policy global-strict-fairness-policy round-robin-fairness-policy program-aware-fairness static-usage-limit-policy priority-holdback-policy soft-reflective-ceiling-policy sheddable-eviction-filter priority-then-time-eviction-order-policy ",
+  " agent-identity fcfs-ordering-policy edf-ordering-policy slo-deadline-ordering-policy global-strict-fairness-policy round-robin-fairness-policy program-aware-fairness static-usage-limit-policy priority-holdback-policy soft-reflective-ceiling-policy sheddable-eviction-filter priority-then-time-eviction-order-policy ",
   "it watches Kubernetes objects",
   " k8s-notification-source endpoint-notification-source disaggregatedset-rollout-pod-extractor ",
   "an Envoy shares no state with another",

@@ -1,5 +1,6 @@
 // What was decided for one request.
 import { Picks } from "../scheduling/pass";
+import { MOST_ITEMS } from "../scheduling/request";
 import { DecodeReason, EncodeReason, PrefillReason } from "./reasons";
 
 export const enum Outcome {
@@ -47,6 +48,7 @@ export class Decision {
   /** Endpoint indices, best first; the others are what to try after it. Empty where the stage does not run. */
   readonly decode: Picks;
   readonly prefill: Picks;
+  /** The encoders: one for all items, or one per distinct item (disagg/encode). */
   readonly encode: Picks;
 
   /** Endpoint whose cached prefix the computing pod may pull, -1 for none (scheduler §3.9). */
@@ -55,7 +57,7 @@ export class Decision {
   constructor(endpoints: i32) {
     this.decode = new Picks(endpoints);
     this.prefill = new Picks(endpoints);
-    this.encode = new Picks(endpoints);
+    this.encode = new Picks(max(endpoints, MOST_ITEMS));
   }
 
   reset(): void {

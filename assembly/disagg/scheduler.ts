@@ -1,14 +1,17 @@
 // The decision for one request: which profiles run, in which order, and what comes of it (scheduler §3). Made once per configuration push; deciding allocates
 // nothing.
+import { Fleet } from "../endpoints/fleet";
 import { EndpointTable, KNOWN_WAITING } from "../endpoints/table";
-import { Pass, Picks } from "../scheduling/pass";
+import { Pass, PassStage, Picks } from "../scheduling/pass";
 import { Plugin } from "../scheduling/plugin";
 import { P2pSourceProducer } from "../scheduling/producers/p2p-source";
 import { Profile } from "../scheduling/profile";
 import { Random } from "../scheduling/random";
 import { RequestFacts } from "../scheduling/request";
+import { Store } from "../store";
 import { EncodeDecider, PrefillDecider } from "./deciders/decider";
 import { Decision, Outcome, Stage } from "./decision";
+import { planItems, preferIdle } from "./encode";
 import { DecodeReason, EncodeReason, neverSplitReason, PrefillReason, wantsPrefill } from "./reasons";
 
 /** What a configuration comes down to for the scheduler. */
@@ -26,6 +29,10 @@ export class SchedulerSetup {
   p2pSource: P2pSourceProducer | null = null;
   /** 1 for endpoints that may be a KV source; null: all. */
   kvSources: StaticArray<u8> | null = null;
+  /** Plugins that look something up before a request is scheduled, and note something after. */
+  stateful: Array<Plugin> = [];
+  /** Per endpoint a number; prefill and decode of a request have the same one (FilterOptions.revisionLabel). Null: no matter. */
+  revisions: StaticArray<i32> | null = null;
 
   constructor(public readonly decodeProfile: Profile) {}
 }
@@ -61,6 +68,12 @@ export class Scheduler {
     this.kvSources = sources === null ? new StaticArray<u8>(table.count).fill(1) : sources;
   }
 
+  /** Where plugins keep what outlives a request, and the endpoints' ids of now; again whenever ids change. */
+  use(store: Store, fleet: Fleet): void {
+    this.pass.store = store;
+    this.pass.fleet = fleet;
+  }
+
   /** The host seeds the random tie-breaks: once per VM, with something that differs between VMs. */
   seed(seed: u64): void {
     this.random.seed(seed);
@@ -72,6 +85,8 @@ export class Scheduler {
   decide(facts: RequestFacts): Decision {
     const decision = this.begin(facts);
     if (decision.outcome != Outcome.Ok) return decision;
+    const stateful = this.setup.stateful;
+    for (let i = 0; i < stateful.length; i++) stateful[i].produce(this.pass);
     if (!this.admit(facts)) {
       decision.outcome = Outcome.Saturated;
       return decision;
@@ -79,6 +94,9 @@ export class Scheduler {
     if (this.setup.prefillFirst) this.prefillFirst(facts);
     else this.decodeFirst(facts);
     if (decision.outcome == Outcome.Ok) this.finish(facts);
+    if (decision.outcome == Outcome.Ok) {
+      for (let i = 0; i < stateful.length; i++) stateful[i].record(this.pass, decision.decode, decision.prefill, decision.encode);
+    }
     return decision;
   }
 
@@ -110,6 +128,7 @@ export class Scheduler {
     decision.reset();
     this.pass.facts = facts;
     this.pass.peer = -1;
+    this.pass.stage = PassStage.Decode;
     if (this.table.count == 0) {
       decision.outcome = Outcome.NoCandidates;
       decision.decodeReason = DecodeReason.NoCandidates;
@@ -146,10 +165,28 @@ export class Scheduler {
     if (reason == PrefillReason.None) reason = decider.prefill(facts, this.table, decision.decode.first);
     decision.prefillReason = reason;
     if (!wantsPrefill(reason)) return;
-    if (this.runExcluding(profile, decision.prefill, decision.decode)) return;
+    this.pass.stage = PassStage.Prefill;
+    this.pair(decision.decode.first);
+    if (this.runExcluding(profile, decision.prefill, decision.decode)) this.keepRevision(decision.decode, decision.prefill.first);
     // Was it only the decode pick that was in the way? Then that pod does both, and there is nothing to split (scheduler L15).
-    if (this.isCandidate(profile, decision.decode)) decision.prefillReason = PrefillReason.SelfEndpoint;
+    else if (this.isCandidate(profile, decision.decode)) decision.prefillReason = PrefillReason.SelfEndpoint;
     else this.missing(Stage.Prefill);
+    this.pass.excluded.fill(0);
+  }
+
+  /** From here on only endpoints of `peer`'s revision are candidates. */
+  private pair(peer: i32): void {
+    const revisions = this.setup.revisions;
+    if (revisions === null) return;
+    const excluded = this.pass.excluded;
+    const own = revisions[peer];
+    for (let i = 0; i < excluded.length; i++) unchecked((excluded[i] = unchecked(revisions[i]) == own ? 0 : 2));
+  }
+
+  /** What is tried after the first of `picks` must be of `peer`'s revision as well. */
+  private keepRevision(picks: Picks, peer: i32): void {
+    const revisions = this.setup.revisions;
+    if (revisions !== null) picks.keepGroup(revisions, revisions[peer]);
   }
 
   /** Prefill without a decider, then encode, then decode (scheduler §3.3). */
@@ -161,6 +198,7 @@ export class Scheduler {
     else if (never != PrefillReason.None) decision.prefillReason = never;
     else {
       decision.prefillReason = PrefillReason.RunAlways;
+      this.pass.stage = PassStage.Prefill;
       if (!profile.run(this.pass, decision.prefill)) {
         this.missing(Stage.Prefill);
         if (decision.outcome != Outcome.Ok) return;
@@ -168,20 +206,27 @@ export class Scheduler {
     }
     this.runEncode(facts);
     if (decision.outcome != Outcome.Ok) return;
-    this.pass.peer = decision.prefill.first;
-    if (decision.prefill.count > 0) {
-      if (this.runExcluding(this.setup.decodeProfile, decision.decode, decision.prefill)) {
-        decision.decodeReason = DecodeReason.Picked;
-        return;
-      }
-      // The only endpoints that could decode are those picked for prefill.
-      if (this.runDecode()) {
-        decision.prefill.count = 0;
-        decision.prefillReason = PrefillReason.SelfEndpoint;
-      }
+    const prefill = decision.prefill.first;
+    this.pass.peer = prefill;
+    this.pass.stage = PassStage.Decode;
+    if (prefill < 0) {
+      this.runDecode();
       return;
     }
-    this.runDecode();
+    this.pair(prefill);
+    const found = this.runExcluding(this.setup.decodeProfile, decision.decode, decision.prefill);
+    this.pass.excluded.fill(0);
+    if (found) {
+      decision.decodeReason = DecodeReason.Picked;
+      this.keepRevision(decision.prefill, decision.decode.first);
+      return;
+    }
+    // The only endpoints that could decode are those picked for prefill, or of another revision.
+    if (!this.runDecode()) return;
+    decision.prefill.count = 0;
+    const revisions = this.setup.revisions;
+    if (revisions !== null && revisions[decision.decode.first] != revisions[prefill]) this.missing(Stage.Prefill);
+    else decision.prefillReason = PrefillReason.SelfEndpoint;
   }
 
   /** Picks the endpoint that the request must come back to, as long as it is there. */
@@ -221,14 +266,16 @@ export class Scheduler {
     }
     decision.encodeReason = decider.encode(facts);
     if (decision.encodeReason != EncodeReason.RunMultimodal) return;
-    const encode = decision.encode;
-    if (!profile.run(this.pass, encode)) {
+    const pass = this.pass;
+    pass.stage = PassStage.Encode;
+    if (!profile.filter(pass)) {
       this.missing(Stage.Encode);
       return;
     }
-    // Item i goes to entry i mod N: more entries than items are of no use, and another start for each request spreads the first items.
-    if (facts.mmDistinct > 0 && encode.count > facts.mmDistinct) encode.count = facts.mmDistinct;
-    if (encode.count > 1) encode.rotate(this.random.below(encode.count));
+    profile.score(pass);
+    preferIdle(pass);
+    profile.pick(pass, decision.encode);
+    planItems(pass, decision.encode);
   }
 
   private missing(stage: Stage): void {
@@ -256,7 +303,8 @@ export class Scheduler {
   }
 
   private mark(picks: Picks, count: i32, value: u8): void {
-    for (let i = 0; i < count; i++) this.pass.excluded[picks.list[i]] = value;
+    const excluded = this.pass.excluded;
+    for (let i = 0; i < count; i++) excluded[picks.list[i]] = <u8>((excluded[picks.list[i]] & 2) | value);
   }
 
   /** True when the profile's filters leave the first of `picks`. */
@@ -280,7 +328,9 @@ export class Scheduler {
     let computing = decode;
     const prefill = this.setup.prefillProfile;
     if (prefill !== null && decision.prefill.count > 0 && prefill.name == p2p.prefillProfile) computing = decision.prefill.first;
-    decision.kvSource = p2p.source(this.table, this.kvSources, facts.blockTokens, facts.requestHash, computing);
+    this.pair(computing);
+    decision.kvSource = p2p.source(this.table, this.kvSources, this.pass.excluded, facts.blockTokens, facts.requestHash, computing);
+    this.pass.excluded.fill(0);
   }
 }
 

@@ -64,6 +64,8 @@ export class EngineNames {
   readonly startTime: SeriesSpec = new SeriesSpec("process_start_time_seconds");
   /** A counter that only a restart takes back. */
   readonly counter: SeriesSpec;
+  /** A series whose labels tell of LoRA adapters. */
+  readonly lora: SeriesSpec;
 
   constructor(
     waiting: string,
@@ -75,6 +77,7 @@ export class EngineNames {
     blockTokens: string,
     blocks: string,
     counter: string,
+    lora: string = "",
   ) {
     this.waiting = new SeriesSpec(waiting);
     this.running = new SeriesSpec(running);
@@ -85,5 +88,6 @@ export class EngineNames {
     this.blockTokens = new SeriesSpec(blockTokens);
     this.blocks = new SeriesSpec(blocks);
     this.counter = new SeriesSpec(counter);
+    this.lora = new SeriesSpec(lora);
   }
 }

@@ -1,8 +1,19 @@
 // Prometheus text, read in pieces: the few series of an engine that steer a decision, out of answers of any size.
 import { EngineNames, findLabel, SeriesSpec } from "./engine-names";
 
-/** A line that is longer is skipped: it is none of ours. */
-const LINE: u32 = 2048;
+/** A line that is longer is skipped: it is none of ours. (Names of adapters can make one long.) */
+const LINE: u32 = 16384;
+/** Adapters of one endpoint that are told apart. */
+export const MOST_ADAPTERS: u32 = 62;
+
+const RUNNING = String.UTF8.encode('running_lora_adapters="');
+const WAITING = String.UTF8.encode('waiting_lora_adapters="');
+const MOST = String.UTF8.encode('max_lora="');
+
+// One answer is read at a time, within one callback.
+const line = memory.data(16384, 16);
+/** Hashes of the adapters' names, u32 each: the active ones, then the waiting ones. */
+export const adapters = memory.data(248, 8);
 
 /** What one answer said; NaN: nothing. */
 export class Exposition {
@@ -13,7 +24,13 @@ export class Exposition {
   blocks: f64 = NaN;
   startTime: f64 = NaN;
   counter: f64 = NaN;
-  private line: usize = heap.alloc(LINE);
+  /** Value of the series that told of adapters: of several the newest counts, which has the largest. */
+  adaptersAt: f64 = NaN;
+  /** How many of {@link adapters} are active, and how many wait behind them. */
+  activeAdapters: u32 = 0;
+  waitingAdapters: u32 = 0;
+  /** How many may be active. */
+  mostAdapters: u32 = 0;
   private held: u32 = 0;
   private tooLong: bool = false;
 
@@ -28,6 +45,7 @@ export class Exposition {
     this.blocks = NaN;
     this.startTime = NaN;
     this.counter = NaN;
+    this.adaptersAt = NaN;
     this.held = 0;
     this.tooLong = false;
   }
@@ -44,7 +62,7 @@ export class Exposition {
       }
       if (this.held || this.tooLong) {
         this.hold(at, n);
-        if (!this.tooLong) this.read(this.line, this.held);
+        if (!this.tooLong) this.read(line, this.held);
         this.held = 0;
         this.tooLong = false;
       } else if (n <= LINE) this.read(at, n);
@@ -53,7 +71,7 @@ export class Exposition {
   }
 
   finish(): void {
-    if (this.held && !this.tooLong) this.read(this.line, this.held);
+    if (this.held && !this.tooLong) this.read(line, this.held);
     this.held = 0;
   }
 
@@ -63,7 +81,7 @@ export class Exposition {
       this.tooLong = true;
       return;
     }
-    memory.copy(this.line + this.held, at, n);
+    memory.copy(line + this.held, at, n);
     this.held += n;
   }
 
@@ -108,7 +126,33 @@ export class Exposition {
     if (matches(names.blockTokens, at, nameEnd, labels, labelSize)) this.blockTokens = value;
     if (matches(names.blocks, at, nameEnd, labels, labelSize)) this.blocks = value;
     if (names.startTime.isNamed(at, nameEnd)) this.startTime = value;
+    if (names.lora.isNamed(at, nameEnd) && !(value < this.adaptersAt)) this.readAdapters(labels, labelSize, value);
     if (matches(names.counter, at, nameEnd, labels, labelSize)) this.counter = plus(this.counter, value);
+  }
+
+  private readAdapters(labels: usize, size: u32, value: f64): void {
+    this.adaptersAt = value;
+    this.mostAdapters = <u32>Math.max(0, Math.min(labelNumber(labels, size, MOST), 65535.0));
+    this.activeAdapters = this.addAdapters(labels, size, RUNNING, 0);
+    this.waitingAdapters = this.addAdapters(labels, size, WAITING, this.activeAdapters);
+  }
+
+  /** Notes the names, divided by commas, in the label's value from place `n` on. Returns how many there are. */
+  private addAdapters(labels: usize, size: u32, label: ArrayBuffer, n: u32): u32 {
+    const first = n;
+    const from = findLabel(labels, size, label);
+    if (from < 0) return 0;
+    let p = labels + from;
+    let start = p;
+    for (const end = labels + size; p < end && n < MOST_ADAPTERS; p++) {
+      const c = load<u8>(p);
+      if (c != 0x22 && c != 0x2c) continue;
+      const hash = nameHash(start, <u32>(p - start));
+      if (hash) store<u32>(adapters + (n++ << 2), hash);
+      if (c == 0x22) break;
+      start = p + 1;
+    }
+    return n - first;
   }
 
   private wanted(at: usize, size: u32): bool {
@@ -121,6 +165,7 @@ export class Exposition {
       names.blockTokens.isNamed(at, size) ||
       names.blocks.isNamed(at, size) ||
       names.startTime.isNamed(at, size) ||
+      names.lora.isNamed(at, size) ||
       names.counter.isNamed(at, size)
     );
   }
@@ -128,6 +173,19 @@ export class Exposition {
 
 function matches(spec: SeriesSpec, at: usize, size: u32, labels: usize, labelSize: u32): bool {
   return spec.isNamed(at, size) && spec.hasLabels(labels, labelSize);
+}
+
+/** Hash of an adapter's name, FNV-1a; white space around it is no part of it; 0: there is none. */
+export function nameHash(at: usize, size: u32): u32 {
+  while (size && load<u8>(at) == 0x20) {
+    at++;
+    size--;
+  }
+  while (size && load<u8>(at + size - 1) == 0x20) size--;
+  if (!size) return 0;
+  let h: u32 = 0x811c9dc5;
+  for (let i: u32 = 0; i < size; i++) h = (h ^ <u32>load<u8>(at + i)) * 0x01000193;
+  return h ? h : 1;
 }
 
 function plus(sum: f64, value: f64): f64 {

@@ -1,7 +1,8 @@
 // endpoints/: who is there, how they are, what they have in flight. Knows nothing of Envoy; its state is in a Store.
+export { AdapterBook, readAdapters } from "./adapters";
 export { bind, boundTo, idHash } from "./bindings";
 export { EngineNames } from "./engine-names";
-export { Exposition } from "./exposition";
+export { Exposition, nameHash } from "./exposition";
 export { Fleet } from "./fleet";
 export { EndpointIds } from "./ids";
 export { InFlight } from "./inflight";

@@ -269,6 +269,17 @@ export class InFlight {
     }
   }
 
+  /** Requests that endpoint `id` has in flight. */
+  requestsOf(id: u32): u32 {
+    if (!this.store.get(Space.InFlight, 0) || this.store.size < TABLE_HEAD) return 0;
+    const n = min(load<u32>(this.store.at), (this.store.size - TABLE_HEAD) / FLIGHT);
+    for (let i: u32 = 0; i < n; i++) {
+      const f = changetype<Flight>(this.store.at + TABLE_HEAD + i * FLIGHT);
+      if (f.id == id) return f.requests;
+    }
+    return 0;
+  }
+
   /**
    * This VM was silent for so long that it may have been taken off the list, and its share with it: puts both back. Its book is marked and written; who takes it off from
    * now on sees that and puts it back himself.

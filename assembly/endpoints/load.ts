@@ -28,7 +28,9 @@ export class LoadEntry {
   blockTokens: u32;
   blocks: u32;
   /** Failed scrapes in a row. */
-  failures: u32;
+  failures: u16;
+  /** Requests that the endpoint had in flight from here when the values were scraped. */
+  inflight: u16;
   /** What tells a restart: the process's start and a counter that only grows. */
   startTime: f64;
   counter: f64;
@@ -47,12 +49,16 @@ export class LoadEntry {
 export const LOAD_ENTRY: u32 = offsetof<LoadEntry>();
 const HEAD: u32 = 8;
 
-/** Reads the record into the table's dynamic columns. Values older than `staleMs` are not known. Returns endpoints that were left out. */
+/**
+ * Reads the record into the table's dynamic columns. Values older than `staleMs` are not known. `table.inflightRequests` is of this moment: what has come on top of the
+ * scrape since is `table.sinceScrape`. Returns endpoints that were left out.
+ */
 export function readLoad(from: Store, fleet: Fleet, table: EndpointTable, nowMs: u64, staleMs: u64): i32 {
   const n = table.count;
   for (let i = 0; i < n; i++) {
     unchecked((table.known[i] = 0));
     unchecked((table.usable[i] = 1));
+    unchecked((table.sinceScrape[i] = 0));
   }
   if (!from.get(Space.Load, 0) || from.size < HEAD) return 0;
   const count = min(load<u32>(from.at), (from.size - HEAD) / LOAD_ENTRY);
@@ -71,6 +77,7 @@ export function readLoad(from: Store, fleet: Fleet, table: EndpointTable, nowMs:
     unchecked((table.waiting[i] = e.waiting));
     unchecked((table.running[i] = e.running));
     unchecked((table.kvUsage[i] = e.kvUsage));
+    unchecked((table.sinceScrape[i] = max(0, table.inflightRequests[i] - <i32>e.inflight)));
   }
   return out;
 }

@@ -32,11 +32,15 @@ export class EndpointTable {
   /** Tokens that the engine's KV cache holds, as it reports; 0: not told. */
   cacheTokens: StaticArray<f64>;
   inflightRequests: StaticArray<i32>;
+  /** Requests in flight that the scraped values do not know of yet: a burst must be seen before the next scrape. */
+  sinceScrape: StaticArray<i32>;
   inflightTokens: StaticArray<i32>;
   /** Tokens of the prompt that the endpoint holds, contiguous from the prompt's start; the last partial block counts with its own tokens (scheduler L6). */
   matchedTokens: StaticArray<i32>;
   /** The same in blocks, the partial one as one. */
   matchedBlocks: StaticArray<i32>;
+  /** Bit i: the endpoint has encoded the request's i-th distinct media item. */
+  heldItems: StaticArray<u64>;
 
   constructor(
     /** Number of endpoints; every array has this length. */
@@ -56,9 +60,11 @@ export class EndpointTable {
     this.kvUsage = new StaticArray<f64>(count);
     this.cacheTokens = new StaticArray<f64>(count);
     this.inflightRequests = new StaticArray<i32>(count);
+    this.sinceScrape = new StaticArray<i32>(count);
     this.inflightTokens = new StaticArray<i32>(count);
     this.matchedTokens = new StaticArray<i32>(count);
     this.matchedBlocks = new StaticArray<i32>(count);
+    this.heldItems = new StaticArray<u64>(count);
     // Behind the last field: the compiler wants all fields set before an element is written.
     for (let i = 0; i < count; i++) {
       this.name[i] = "";
@@ -68,5 +74,19 @@ export class EndpointTable {
       this.labels[i] = new Map<string, string>();
       this.usable[i] = 1;
     }
+  }
+
+  /** A number per endpoint, equal for equal values of the label `key`; 0 where it is missing or empty. */
+  groups(key: string): StaticArray<i32> {
+    const out = new StaticArray<i32>(this.count);
+    const numbers = new Map<string, i32>();
+    for (let i = 0; i < this.count; i++) {
+      if (!this.labels[i].has(key)) continue;
+      const value = this.labels[i].get(key);
+      if (value.length == 0) continue;
+      if (!numbers.has(value)) numbers.set(value, numbers.size + 1);
+      out[i] = numbers.get(value);
+    }
+    return out;
   }
 }

@@ -1,10 +1,11 @@
 // One configuration on one thread: what a push brings, and what happens between requests.
 import { LoadedConfig, loadDocument } from "../config";
 import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
-import { BufferKind, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
-import { IndexWalk, PrefixIndex, pruneFloors, readFloors } from "../prefix";
+import { BufferKind, Bytes, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
+import { IndexWalk, MediaIndex, PrefixIndex, pruneFloors, readFloors } from "../prefix";
 import { MediaEstimate, shapesOf, useEstimate } from "../request";
 import { TokenParams } from "../scheduling/producers/token";
+import { HeaderSource } from "./headers";
 import { Scraper, Renewal } from "./scraper";
 import { RequestStream } from "./stream";
 import { SLOT_BUDGET, Vm, vm } from "./vm";
@@ -27,6 +28,11 @@ export class FilterRoot extends RootContext {
   private keys: StaticArray<u64> = [];
   private seen: StaticArray<u32> = [];
   index: PrefixIndex | null = null;
+  /** Which encoder has encoded what; null: nobody asks. */
+  media: MediaIndex | null = null;
+  /** Headers that plugins go by, and those that their tokens are sent back in. */
+  headers: HeaderSource[] = [];
+  echoes: Bytes[] = [];
   /** Tokens per block at this moment: configured, or what the engines report. */
   blockTokens: i32 = 16;
   maxBlocks: i32 = 0;
@@ -67,6 +73,9 @@ export class FilterRoot extends RootContext {
     useEstimate(estimateOf(config.tokens));
     this.index = v.indexOf(<u32>(config.options.indexBytes / SLOT_BUDGET));
     this.staleMs = <u64>max(2000, 3 * config.options.scrape.intervalMs);
+    if (config.mediaItems) this.media = new MediaIndex(v.store);
+    for (let i = 0; i < config.headers.length; i++) this.headers.push(new HeaderSource(config.headers[i]));
+    for (let i = 0; i < config.echoes.length; i++) this.echoes.push(new Bytes(config.echoes[i].header));
     const table = config.endpoints;
     this.keys = new StaticArray<u64>(table.count);
     for (let i = 0; i < table.count; i++) this.keys[i] = keyOf(table.namespace[i] + "/" + table.name[i] + " " + table.hostPort[i]);
@@ -86,6 +95,9 @@ export class FilterRoot extends RootContext {
     for (let i = 0; i < ids.length; i++) table.id[i] = ids[i];
     this.fleet = new Fleet(ids);
     readFloors(this.vm!.store, this.fleet);
+    this.config!.scheduler.use(this.vm!.store, this.fleet);
+    const media = this.media;
+    if (media) media.useIds(ids);
   }
 
   /** Block size and cap; with autoTune they follow what the engines report (scheduler §4.2). */
@@ -128,6 +140,8 @@ export class FilterRoot extends RootContext {
     v.inflight.refresh(now);
     this.refreshIds(v);
     readFloors(v.store, this.fleet);
+    const media = this.media;
+    if (media) media.refresh();
     const busy = v.served;
     v.served = v.inflight.streams > 0;
     if (!holdLease(v.store, v.inflight.vm, busy, now)) {
@@ -142,6 +156,7 @@ export class FilterRoot extends RootContext {
     if (!this.scraper) {
       this.scraper = new Scraper(v, this.config!, new RootRenewal(this), this.ids, this.fleet);
       pruneFloors(v.store, this.fleet);
+      if (media) media.prune();
     }
     this.scraper!.tick(now);
     if (this.ticks % HEAL_EVERY == 0) {

@@ -1,7 +1,7 @@
 // The lease holder's scraping: one call per endpoint and interval, whatever the number of workers; `/metrics`, then `/health`. It works on this configuration's endpoints
 // and writes one record for all VMs.
 import { LoadedConfig } from "../config";
-import { consumeReports, DRAINING, EngineNames, Exposition, FAILURES_OUT, Fleet, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, LoadEntry, SCRAPED, UNREACHABLE } from "../endpoints";
+import { AdapterBook, consumeReports, DRAINING, EngineNames, Exposition, FAILURES_OUT, Fleet, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, LoadEntry, SCRAPED, UNREACHABLE } from "../endpoints";
 import { arenaMark, arenaRelease, BufferKind, Bytes, getHeader, HeaderMap, HeaderPairs, httpCall, pieceAt, pieceSize, readPiece, valueNumber } from "../host";
 import { EngineMetrics } from "../scheduling/producers/core-metrics-extractor";
 import { Vm } from "./vm";
@@ -40,6 +40,8 @@ export class Scraper {
   private readonly calls: Call[] = [];
   private readonly spare: Call[] = [];
   private readonly book: LoadBook;
+  /** Null: no scorer asks for adapters. */
+  private adapters: AdapterBook | null = null;
   /** Next scrape of each endpoint; 0: at once. */
   private readonly dueMs: StaticArray<u64>;
   private readonly open: StaticArray<u8>;
@@ -63,6 +65,7 @@ export class Scraper {
     const book = new LoadBook(ids);
     book.adopt(vm.store, fleet);
     this.book = book;
+    if (config.adapters) this.adapters = new AdapterBook(table.count);
     this.dueMs = new StaticArray<u64>(table.count);
     this.open = new StaticArray<u8>(table.count);
     const source = config.metrics.source;
@@ -79,6 +82,8 @@ export class Scraper {
 
   dispose(): void {
     this.book.dispose();
+    const adapters = this.adapters;
+    if (adapters) adapters.dispose();
   }
 
   entry(i: i32): LoadEntry {
@@ -90,7 +95,10 @@ export class Scraper {
     this.nowMs = nowMs;
     this.takeReports();
     this.startDue();
-    if (this.book.dirty) this.book.write(this.vm.store);
+    if (!this.book.dirty) return;
+    this.book.write(this.vm.store);
+    const adapters = this.adapters;
+    if (adapters) adapters.write(this.vm.store);
   }
 
   private takeReports(): void {
@@ -233,8 +241,11 @@ export class Scraper {
     }
     e.blockTokens = known(answer.blockTokens) ? <u32>Math.min(Math.max(answer.blockTokens, 0), 1048576.0) : 0;
     e.blocks = known(answer.blocks) ? <u32>Math.min(Math.max(answer.blocks, 0), 4e9) : 0;
+    e.inflight = <u16>min<u32>(this.vm.inflight.requestsOf(e.id), 0xffff);
     e.scrapedMs = this.nowMs;
     this.book.dirty = true;
+    const adapters = this.adapters;
+    if (adapters) adapters.note(i, e.id, answer);
   }
 
   private restarted(i: i32): void {
@@ -266,5 +277,5 @@ function engineOf(config: LoadedConfig, i: i32): EngineMetrics {
 }
 
 function namesOf(e: EngineMetrics): EngineNames {
-  return new EngineNames(e.waiting, e.running, e.kvUsage, e.cacheInfo, e.blockSizeLabel, e.numBlocksLabel, e.blockSize, e.numBlocks, e.name == "vllm" ? VLLM_COUNTER : "");
+  return new EngineNames(e.waiting, e.running, e.kvUsage, e.cacheInfo, e.blockSizeLabel, e.numBlocksLabel, e.blockSize, e.numBlocks, e.name == "vllm" ? VLLM_COUNTER : "", e.lora);
 }

@@ -1,7 +1,7 @@
 // One request's life: headers, body piece by piece, one decision, what it puts in flight, and the release of it.
 import { Decision, Outcome } from "../disagg/decision";
 import { DecodeReason, PrefillReason } from "../disagg/reasons";
-import { bind, boundTo, EndpointTable, idHash, readLoad, reportFailure } from "../endpoints";
+import { bind, boundTo, EndpointTable, idHash, nameHash, readLoad, reportFailure } from "../endpoints";
 import {
   arenaMark,
   arenaRelease,
@@ -27,19 +27,19 @@ import {
   valueSize,
   Writer,
 } from "../host";
-import { NeverSplit } from "../scheduling/request";
-import { Picks } from "../scheduling/pass";
+import { itemsOf } from "../disagg/encode";
+import { MOST_ITEMS, NeverSplit } from "../scheduling/request";
+import { PassStage, Picks } from "../scheduling/pass";
 import { RequestView, Scanner, ScanError, ShapeId, shapeOf, shapeOfPath } from "../request";
 import { Space } from "../store";
 import { CreditTrail } from "./credit";
+import { readHeaders } from "./headers";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot } from "./root";
 
 /** A body is copied in by pieces of at most this size. */
 const PIECE: u32 = 256 << 10;
-/** Encoders of one request that are accounted for. */
-const MAX_ENCODERS: i32 = 16;
 
 const PATH = new Bytes(":path");
 const CONTENT_ENCODING = new Bytes("content-encoding");
@@ -81,9 +81,13 @@ export class RequestStream extends StreamContext {
   private decodeTokens: i32 = 0;
   private prefillId: u32 = 0;
   private prefillTokens: i32 = 0;
-  private encoders: StaticArray<u32> = new StaticArray<u32>(MAX_ENCODERS);
+  private encoders: StaticArray<u32> = new StaticArray<u32>(MOST_ITEMS);
   private encoderCount: i32 = 0;
+  /** Distinct media items. */
+  private items: i32 = 0;
   private decodePlace: i32 = -1;
+  private prefillPlace: i32 = -1;
+  private encodePlace: i32 = -1;
   /** Id of the endpoint that was picked, whoever answered. */
   private pickedId: u32 = 0;
   private readonly trail: CreditTrail = new CreditTrail();
@@ -207,8 +211,8 @@ export class RequestStream extends StreamContext {
     const table = config.endpoints;
     const now = nowMs();
     root.index!.begin();
-    readLoad(v.store, root.fleet, table, now, root.staleMs);
     v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
+    readLoad(v.store, root.fleet, table, now, root.staleMs);
     const view = v.view;
     const f = v.facts;
     f.reset();
@@ -219,6 +223,12 @@ export class RequestStream extends StreamContext {
       f.blockTokens = root.blockTokens;
       f.mmItems = <i32>view.mmItems;
       f.mmDistinct = <i32>view.mmDistinct;
+      f.items = view.items;
+      f.nowS = <u32>(now / 1000);
+      const media = root.media;
+      if (media && view.mmItems) media.match(f.items, f.itemCount, table.heldItems);
+      if (config.adapters) f.model = this.modelHash();
+      readHeaders(root.headers, f);
       f.neverSplit = <NeverSplit>(<i32>view.whole);
       f.splits = shapeOf(this.shape).splits;
       f.ifAvailable = wantsCache();
@@ -331,6 +341,8 @@ export class RequestStream extends StreamContext {
     const inflight = v.inflight;
     const decode = decision.decode.first;
     this.decodePlace = decode;
+    this.prefillPlace = decision.prefill.first;
+    this.encodePlace = decision.encode.first;
     this.pickedId = table.id[decode];
     this.decodeId = table.id[decode];
     this.decodeTokens = params.tokensFor(tokens, table.matchedTokens[decode]);
@@ -341,12 +353,32 @@ export class RequestStream extends StreamContext {
       this.prefillTokens = params.tokensFor(tokens, table.matchedTokens[prefill]);
       inflight.change(this.prefillId, 1, this.prefillTokens);
     }
-    this.encoderCount = min(decision.encode.count, MAX_ENCODERS);
-    for (let i = 0; i < this.encoderCount; i++) {
-      this.encoders[i] = table.id[decision.encode.list[i]];
-      inflight.change(this.encoders[i], 1, 0);
-    }
+    this.putItems(decision, table, <u32>(now / 1000));
     this.flush(now);
+  }
+
+  /** What is in flight at an encoder is items, one encode request each; and who encodes an item will have it. Without encoders it is who computes the prompt. */
+  private putItems(decision: Decision, table: EndpointTable, nowS: u32): void {
+    const v = this.root.vm!;
+    const f = v.facts;
+    const encode = decision.encode;
+    this.encoderCount = encode.count;
+    this.items = f.mmDistinct;
+    for (let i = 0; i < encode.count; i++) {
+      this.encoders[i] = table.id[encode.list[i]];
+      v.inflight.change(this.encoders[i], itemsOf(i, encode.count, this.items), 0);
+    }
+    const media = this.root.media;
+    if (!media) return;
+    for (let i = 0, n = f.itemCount; i < n; i++) {
+      const place = encode.count ? encode.list[i % encode.count] : decision.prefill.count ? decision.prefill.first : decision.decode.first;
+      media.credit(f.items, i, table.id[place], this.root.config!.mediaItems, nowS);
+    }
+  }
+
+  private modelHash(): u32 {
+    const reader = changetype<Scanner>(this.scanner).reader;
+    return nameHash(reader.modelAt, reader.modelSize);
   }
 
   private flush(now: u64): void {
@@ -369,6 +401,7 @@ export class RequestStream extends StreamContext {
       else this.trail.takeBack(this.root);
     }
     this.bindResponse(<u32>(now / 1000));
+    this.sendTokens(other < 0 ? this.decodePlace : other, prefilled == -1 ? this.prefillPlace : prefilled);
     // The first response byte: prefill and encode are done, the prompt is no longer waiting to be computed (scheduler §5.3).
     const inflight = this.root.vm!.inflight;
     if (this.decodeTokens) inflight.change(this.decodeId, 0, -this.decodeTokens);
@@ -392,6 +425,19 @@ export class RequestStream extends StreamContext {
     this.decodeId = table.id[place];
     inflight.change(this.decodeId, 1, this.decodeTokens);
     return place;
+  }
+
+  /** The client carries its session's endpoints itself, by the headers that session plugins name. */
+  private sendTokens(decode: i32, prefill: i32): void {
+    const names = this.root.echoes;
+    for (let i = 0; i < names.length; i++) {
+      const session = this.root.config!.echoes[i];
+      const place = session.stage == PassStage.Decode ? decode : session.stage == PassStage.Prefill ? prefill : this.encodePlace;
+      if (place < 0) continue;
+      value.clear();
+      value.text(session.tokens[place]);
+      setHeader(HeaderMap.Response, names[i], value.at, value.size);
+    }
   }
 
   /** The engine keeps its response under the id that the sidecar names: what goes on with it must come back to this pod. */
@@ -418,7 +464,7 @@ export class RequestStream extends StreamContext {
     if (this.prefillId) inflight.change(this.prefillId, -1, -this.prefillTokens);
     this.prefillId = 0;
     this.prefillTokens = 0;
-    for (let i = 0; i < this.encoderCount; i++) inflight.change(this.encoders[i], -1, 0);
+    for (let i = 0; i < this.encoderCount; i++) inflight.change(this.encoders[i], -itemsOf(i, this.encoderCount, this.items), 0);
     this.encoderCount = 0;
   }
 
@@ -508,13 +554,24 @@ function setPicks(name: Bytes, picks: Picks, table: EndpointTable, primaryPort: 
   setHeader(HeaderMap.Request, name, value.at, value.size);
 }
 
+const IF_AVAILABLE = new Bytes("if-available");
+
 /** `Prefer: if-available` (scheduler §3.8): a comma list, parameters behind `;` ignored, in any case. */
 function wantsCache(): bool {
   if (!getHeader(HeaderMap.Request, PREFER)) return false;
-  const items = String.UTF8.decodeUnsafe(valueAt, valueSize).toLowerCase().split(",");
-  for (let i = 0; i < items.length; i++) {
-    const semicolon = items[i].indexOf(";");
-    if ((semicolon < 0 ? items[i] : items[i].substring(0, semicolon)).trim() == "if-available") return true;
+  const n = IF_AVAILABLE.size;
+  const end = valueAt + valueSize;
+  for (let at = valueAt; at < end; at++) {
+    while (at < end && load<u8>(at) <= 0x20) at++;
+    let k: u32 = 0;
+    // The one character that is no letter is what it is in lower case, too.
+    while (k < n && at < end && (load<u8>(at) | 0x20) == load<u8>(IF_AVAILABLE.at + k)) {
+      k++;
+      at++;
+    }
+    while (at < end && load<u8>(at) <= 0x20) at++;
+    if (k == n && (at == end || load<u8>(at) == 0x2c || load<u8>(at) == 0x3b)) return true;
+    while (at < end && load<u8>(at) != 0x2c) at++;
   }
   return false;
 }

@@ -1,5 +1,7 @@
 // The working memory of scheduling: made once per configuration push and used by every request of a VM, so that a request allocates nothing.
+import { Fleet } from "../endpoints/fleet";
 import { EndpointTable } from "../endpoints/table";
+import { NoStore, Store } from "../store";
 import { Random } from "./random";
 import { RequestFacts } from "./request";
 
@@ -16,25 +18,24 @@ export class Picks {
     return this.count > 0 ? this.list[0] : -1;
   }
 
+  /** Without the entries whose group is not `group`. */
+  keepGroup(groups: StaticArray<i32>, group: i32): void {
+    let kept = 0;
+    for (let i = 0; i < this.count; i++) if (groups[this.list[i]] == group) this.list[kept++] = this.list[i];
+    this.count = kept;
+  }
+
   has(endpoint: i32): bool {
     for (let i = 0; i < this.count; i++) if (unchecked(this.list[i]) == endpoint) return true;
     return false;
   }
-
-  /** Moves the first `by` entries behind the others. */
-  rotate(by: i32): void {
-    reverse(this.list, 0, by);
-    reverse(this.list, by, this.count);
-    reverse(this.list, 0, this.count);
-  }
 }
 
-function reverse(list: StaticArray<i32>, from: i32, to: i32): void {
-  while (from < --to) {
-    const held = list[from];
-    list[from++] = list[to];
-    list[to] = held;
-  }
+/** Stages in the numbers that {@link Pass.stage} has. */
+export const enum PassStage {
+  Decode,
+  Prefill,
+  Encode,
 }
 
 /** One run of one profile. Positions 0 to count - 1 of the arrays belong to the candidates that are left. */
@@ -42,6 +43,10 @@ export class Pass {
   facts: RequestFacts = new RequestFacts();
   /** The endpoint picked by the stage before, -1 when there is none (scheduler DG-29, DG-35). */
   peer: i32 = -1;
+  stage: PassStage = PassStage.Decode;
+  /** Where plugins keep what must outlive a request, and whose ids stand there. */
+  store: Store = new NoStore();
+  fleet: Fleet = new Fleet([]);
 
   count: i32 = 0;
   /** Endpoint index of each candidate, in table order until a picker moves them. */
@@ -52,7 +57,7 @@ export class Pass {
   readonly total: StaticArray<f64>;
   /** Free for a picker. */
   readonly order: StaticArray<u32>;
-  /** 1: the endpoint is no candidate in this run, whatever the filters say. */
+  /** Not 0: the endpoint is no candidate in this run, whatever the filters say. */
   readonly excluded: StaticArray<u8>;
 
   constructor(

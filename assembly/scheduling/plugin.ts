@@ -54,6 +54,12 @@ export class Plugin {
   /** Picker: fills `picks` from the candidates, best first. There is at least one candidate. */
   pick(pass: Pass, picks: Picks): void {}
 
+  /** Before a request is scheduled: looks up what the plugin keeps of it. For kinds with {@link PluginKind.PreRequest}, as {@link record}. */
+  produce(pass: Pass): void {}
+
+  /** The decision stands: notes what later requests must know of it. */
+  record(pass: Pass, decode: Picks, prefill: Picks, encode: Picks): void {}
+
   /** Saturation detector: load of the fleet, 1 and above is saturated (scheduler §2.8). */
   saturation(table: EndpointTable): f64 {
     return 0;

@@ -86,10 +86,14 @@ export class Profile {
     picks.count = 0;
     if (!this.filter(pass)) return false;
     this.score(pass);
-    const picker = this.picker;
-    if (picker === null) return false;
-    picker.pick(pass, picks);
+    this.pick(pass, picks);
     return true;
+  }
+
+  /** The last step of {@link run}: there is at least one candidate, and all have their totals. */
+  pick(pass: Pass, picks: Picks): void {
+    const picker = this.picker;
+    if (picker !== null) picker.pick(pass, picks);
   }
 
   /** Candidates from the base. Returns how many were left out for being unusable. */
@@ -123,7 +127,8 @@ export class Profile {
     return pass.count > 0;
   }
 
-  private score(pass: Pass): void {
+  /** Fills `pass.total` for the candidates. */
+  score(pass: Pass): void {
     const n = pass.count;
     const raw = pass.raw;
     const total = pass.total;

@@ -9,6 +9,11 @@ export const enum NeverSplit {
   StatefulResponse = 4,
 }
 
+/** Distinct media items of one request that are told apart; and the most encoders that one request names. */
+export const MOST_ITEMS: i32 = 48;
+/** Header values that a configuration's plugins may ask for. */
+export const MOST_HEADERS: i32 = 8;
+
 export class RequestFacts {
   /** False: the prompt could not be counted (no body, unknown shape, unreadable): deciders say no with `skip_no_tokens`. */
   hasTokens: bool = false;
@@ -22,6 +27,14 @@ export class RequestFacts {
   mmItems: i32 = 0;
   /** Media items that differ (the sidecar sends one encode request for each). */
   mmDistinct: i32 = 0;
+  /** The first {@link MOST_ITEMS} of these, in the order of their appearance: 16 bytes each, key (u64; 0: unlike any other) and tokens (u32). */
+  items: usize = 0;
+  /** FNV-1a of the model's name, as of the adapters that engines report; 0: none. */
+  model: u32 = 0;
+  /** Hashes of the header values that the configuration asks for; 0: not there. */
+  readonly headers: StaticArray<u64> = new StaticArray<u64>(MOST_HEADERS);
+  /** Seconds, of the clock that all VMs share. */
+  nowS: u32 = 0;
   neverSplit: NeverSplit = NeverSplit.No;
   /** False: no stage of it may run on another pod, because nobody would carry the plan out on its path (embeddings): deciders are not asked. */
   splits: bool = true;
@@ -34,6 +47,19 @@ export class RequestFacts {
   /** FNV-1a of the request id: the same request finds the same KV source (scheduler §3.9). */
   requestHash: u32 = 0;
 
+  /** Items that are told apart. */
+  get itemCount(): i32 {
+    return this.items ? min(this.mmDistinct, MOST_ITEMS) : 0;
+  }
+
+  itemKey(i: i32): u64 {
+    return load<u64>(this.items + (i << 4));
+  }
+
+  itemTokens(i: i32): u32 {
+    return load<u32>(this.items + (i << 4), 8);
+  }
+
   /** Back to a request of which nothing is known, so that one object serves every stream of a VM. */
   reset(): void {
     this.hasTokens = false;
@@ -42,6 +68,10 @@ export class RequestFacts {
     this.blockTokens = 0;
     this.mmItems = 0;
     this.mmDistinct = 0;
+    this.items = 0;
+    this.model = 0;
+    this.headers.fill(0);
+    this.nowS = 0;
     this.neverSplit = NeverSplit.No;
     this.splits = true;
     this.pinned = -1;

@@ -29,15 +29,8 @@ export class Topology {
   prepare(table: EndpointTable, labels: TopologyLabels): void {
     this.places = new StaticArray<i32>(table.count * 4);
     for (let level = 0; level < 4; level++) {
-      const numbers = new Map<string, i32>();
-      const key = labels.keys[level];
-      for (let i = 0; i < table.count; i++) {
-        if (!table.labels[i].has(key)) continue;
-        const value = table.labels[i].get(key);
-        if (value.length == 0) continue;
-        if (!numbers.has(value)) numbers.set(value, numbers.size + 1);
-        this.places[i * 4 + level] = numbers.get(value);
-      }
+      const groups = table.groups(labels.keys[level]);
+      for (let i = 0; i < table.count; i++) this.places[i * 4 + level] = groups[i];
     }
   }
 

@@ -15,8 +15,8 @@ export const enum Space {
   Vms = 5,
   /** Who scrapes and heals. */
   Lease = 6,
-  /** Scraped load of the fleet. */
-  Load = 7,
+  /** Scraped load of the fleet (7 was its first layout). */
+  Load = 17,
   /** Slots of the prefix index; key: slot number. */
   PrefixSlot = 8,
   /** Endpoints of one long-shared run; key: the run's hash, modulo the number of slots. */
@@ -35,8 +35,6 @@ export const enum Space {
   ColdOrder = 15,
   /** LoRA adapters of the fleet. */
   Adapters = 16,
-  /** The second layout of Load: with what was in flight at the scrape. */
-  LoadAndFlight = 17,
   /** Added to the spaces of the prefix index: the index of encoded media. */
   Media = 32,
 }

@@ -550,17 +550,21 @@ describe("by load", () => {
 });
 
 describe("encoders", () => {
-  it("no more than there are items, starting anywhere", () => {
+  it("one entry per distinct item, dealt out evenly, starting anywhere", () => {
     const m = new Machine(table("decode encode encode encode"), null, multimodal(), 3);
     const starts = new StaticArray<i32>(4);
     for (let i = 0; i < 300; i++) {
       const d = m.decide(media(100, 22));
-      expect(d.encode.count).toBe(3);
+      expect(d.encode.count).toBe(22);
       starts[d.encode.first]++;
+      const items = new StaticArray<i32>(4);
+      for (let k = 0; k < 22; k++) items[d.encode.list[k]]++;
+      for (let e = 1; e < 4; e++) expect(items[e] == 7 || items[e] == 8).toBe(true);
     }
     for (let i = 1; i < 4; i++) expect(starts[i]).toBeGreaterThan(60);
     expect(m.decide(media(100, 2)).encode.count).toBe(2);
     expect(m.decide(media(100, 1)).encode.count).toBe(1);
+    // Where the items could not be told apart, the encoders themselves are listed.
     const unknown = media(100, 5);
     unknown.mmDistinct = 0;
     expect(m.decide(unknown).encode.count).toBe(3);

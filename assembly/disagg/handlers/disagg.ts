@@ -1,5 +1,5 @@
 // `disagg-profile-handler` (scheduler §3.1), in its nested and its older flat form.
-import { Build } from "../../config/build";
+import { Build, lower } from "../../config/build";
 import { Node } from "../../config/node";
 import { Plugin } from "../../scheduling/plugin";
 import { nameOr, ProfileHandler, Reference } from "./handler";
@@ -80,12 +80,7 @@ function hasAny(parameters: Node, names: StaticArray<string>): bool {
 
 /** True for prefill-first. Case, `-` and `_` do not matter; "", `decode` and `prefill` are understood. */
 function readStageOrder(node: Node): bool {
-  const text = node.text("");
-  let word = "";
-  for (let i = 0; i < text.length; i++) {
-    const c = text.charCodeAt(i);
-    if (c != 0x2d && c != 0x5f) word += String.fromCharCode(c >= 0x41 && c <= 0x5a ? c | 0x20 : c);
-  }
+  const word = lower(node.text("")).replaceAll("-", "").replaceAll("_", "");
   if (word == "prefillfirst" || word == "prefill") return true;
   if (word != "" && word != "decodefirst" && word != "decode") node.error("must be decode-first or prefill-first" + node.got());
   return false;

@@ -1,5 +1,5 @@
 // `pd-profile-handler` (scheduler §3.7), deprecated: decode, then prefill if its decider says so.
-import { APPROX_PREFIX_CACHE_PRODUCER, Build } from "../../config/build";
+import { APPROX_PREFIX_CACHE_PRODUCER, Build, unused } from "../../config/build";
 import { Node } from "../../config/node";
 import { Plugin } from "../../scheduling/plugin";
 import { nameOr, ProfileHandler } from "./handler";
@@ -30,10 +30,4 @@ export class PdProfileHandler extends ProfileHandler {
     unused(parameters.get("prefixPluginName"));
     return handler;
   }
-}
-
-function unused(node: Node): void {
-  if (!node.present) return;
-  node.text("");
-  node.warn("deprecated and unused");
 }

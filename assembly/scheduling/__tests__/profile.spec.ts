@@ -257,16 +257,20 @@ describe("chance", () => {
 });
 
 describe("picks", () => {
-  it("rotate", () => {
+  it("keep those of one group, in their order", () => {
     const picks = new Picks(5);
-    for (let i = 0; i < 5; i++) picks.list[i] = i;
+    const groups = new StaticArray<i32>(5);
+    for (let i = 0; i < 5; i++) {
+      picks.list[i] = 4 - i;
+      groups[i] = i & 1;
+    }
     picks.count = 5;
-    picks.rotate(2);
-    expect(list(picks)).toBe("2 3 4 0 1");
-    picks.rotate(0);
-    expect(list(picks)).toBe("2 3 4 0 1");
+    picks.keepGroup(groups, 0);
+    expect(list(picks)).toBe("4 2 0");
     expect(picks.has(4)).toBe(true);
-    expect(picks.has(5)).toBe(false);
+    expect(picks.has(3)).toBe(false);
+    picks.keepGroup(groups, 1);
+    expect(picks.first).toBe(-1);
   });
 });
 

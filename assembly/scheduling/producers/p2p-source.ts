@@ -24,23 +24,23 @@ export class P2pSourceProducer extends Plugin {
 
   /**
    * The source for `computing`, or -1. Of the endpoints within one block of the most cached tokens one is chosen by the request's hash, the idle ones more
-   * often: the same request finds the same source. `allowed` has 0 for endpoints that may not be one (scheduler L16).
+   * often: the same request finds the same source. `allowed` has 0 for endpoints that may not be one (scheduler L16), `excluded` another number for those that may not be one
+   * for this request.
    */
-  source(table: EndpointTable, allowed: StaticArray<u8>, blockTokens: i32, requestHash: u32, computing: i32): i32 {
+  source(table: EndpointTable, allowed: StaticArray<u8>, excluded: StaticArray<u8>, blockTokens: i32, requestHash: u32, computing: i32): i32 {
     const matched = table.matchedTokens;
     let most = 0;
     for (let i = 0; i < table.count; i++) {
-      const tokens = unchecked(matched[i]);
-      if (tokens > most && unchecked(allowed[i]) && unchecked(table.usable[i])) most = tokens;
+      if (matched[i] > most && isIn(table, allowed, excluded, i, 0)) most = matched[i];
     }
     if (most == 0) return -1;
     const least = <i64>most - <i64>blockTokens;
     let sum = 0.0;
-    for (let i = 0; i < table.count; i++) if (isIn(table, allowed, i, least)) sum += weight(table, i);
+    for (let i = 0; i < table.count; i++) if (isIn(table, allowed, excluded, i, least)) sum += weight(table, i);
     let position = (<f64>requestHash / 4294967296.0) * sum;
     let chosen = -1;
     for (let i = 0; i < table.count; i++) {
-      if (!isIn(table, allowed, i, least)) continue;
+      if (!isIn(table, allowed, excluded, i, least)) continue;
       chosen = i;
       position -= weight(table, i);
       if (position < 0) break;
@@ -50,9 +50,9 @@ export class P2pSourceProducer extends Plugin {
   }
 }
 
-function isIn(table: EndpointTable, allowed: StaticArray<u8>, endpoint: i32, least: i64): bool {
+function isIn(table: EndpointTable, allowed: StaticArray<u8>, excluded: StaticArray<u8>, endpoint: i32, least: i64): bool {
   const tokens = unchecked(table.matchedTokens[endpoint]);
-  return tokens > 0 && <i64>tokens >= least && unchecked(allowed[endpoint]) != 0 && unchecked(table.usable[endpoint]) != 0;
+  return tokens > 0 && <i64>tokens >= least && unchecked(allowed[endpoint]) != 0 && unchecked(excluded[endpoint]) == 0 && unchecked(table.usable[endpoint]) != 0;
 }
 
 function weight(table: EndpointTable, endpoint: i32): f64 {

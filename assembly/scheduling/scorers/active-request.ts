@@ -1,5 +1,5 @@
 // `active-request-scorer` (scheduler §2.2): by the requests that this Envoy has in flight, which no scrape delays.
-import { Build, INFLIGHT_LOAD_PRODUCER } from "../../config/build";
+import { Build, INFLIGHT_LOAD_PRODUCER, unused } from "../../config/build";
 import { HUGE, MAX_SAFE, Node } from "../../config/node";
 import { Pass } from "../pass";
 import { Plugin, PluginKind } from "../plugin";
@@ -14,11 +14,7 @@ export class ActiveRequestScorer extends Plugin {
 
   static read(parameters: Node, build: Build): Plugin {
     parameters.fields(["idleThreshold", "maxBusyScore", "inFlightLoadProducerName", "requestTimeout"]);
-    const timeoutNode = parameters.get("requestTimeout");
-    if (timeoutNode.present) {
-      timeoutNode.text("");
-      timeoutNode.warn("deprecated and unused");
-    }
+    unused(parameters.get("requestTimeout"));
     build.producer(parameters, "inFlightLoadProducerName", INFLIGHT_LOAD_PRODUCER);
     const idleNode = parameters.get("idleThreshold");
     let idle = idleNode.whole(0, -MAX_SAFE, MAX_SAFE);

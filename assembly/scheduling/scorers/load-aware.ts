@@ -23,14 +23,16 @@ export class LoadAwareScorer extends Plugin {
     return new LoadAwareScorer(threshold);
   }
 
-  /** An unknown queue gets the middle of the range (scheduler L10). */
+  /** An unknown queue gets the middle of the range (scheduler L10); what was sent since the scrape counts as queued. */
   score(pass: Pass): void {
     const table = pass.table;
     const threshold = this.threshold;
     for (let i = 0, n = pass.count; i < n; i++) {
       const endpoint = unchecked(pass.candidates[i]);
       let score = 0.25;
-      if (unchecked(table.known[endpoint]) & KNOWN_WAITING) score = 0.5 * (1 - Math.min(unchecked(table.waiting[endpoint]), threshold) / threshold);
+      if (unchecked(table.known[endpoint]) & KNOWN_WAITING) {
+        score = 0.5 * (1 - Math.min(unchecked(table.waiting[endpoint]) + <f64>unchecked(table.sinceScrape[endpoint]), threshold) / threshold);
+      }
       unchecked((pass.raw[i] = score));
     }
   }

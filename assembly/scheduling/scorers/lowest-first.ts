@@ -12,10 +12,14 @@ abstract class LowestFirstScorer extends Plugin {
 
   abstract values(table: EndpointTable): StaticArray<f64>;
 
-  /** (max - v) / (max - min); 1 for all when they are equal. An unknown value takes no part and gets the middle (scheduler L10). */
+  /**
+   * (max - v) / (max - min); 1 for all when they are equal. An unknown value takes no part and gets the middle (scheduler L10). What was sent since the scrape counts as
+   * waiting or running by now, so that a burst does not go where the last scrape saw the shortest queue.
+   */
   score(pass: Pass): void {
     const values = this.values(pass.table);
     const known = pass.table.known;
+    const since = pass.table.sinceScrape;
     const raw = pass.raw;
     const n = pass.count;
     let min = Infinity;
@@ -23,7 +27,7 @@ abstract class LowestFirstScorer extends Plugin {
     for (let i = 0; i < n; i++) {
       const endpoint = unchecked(pass.candidates[i]);
       if (!(unchecked(known[endpoint]) & this.knownBit)) continue;
-      const value = unchecked(values[endpoint]);
+      const value = unchecked(values[endpoint]) + <f64>unchecked(since[endpoint]);
       if (value < min) min = value;
       if (value > max) max = value;
     }
@@ -31,7 +35,7 @@ abstract class LowestFirstScorer extends Plugin {
     for (let i = 0; i < n; i++) {
       const endpoint = unchecked(pass.candidates[i]);
       let score = 0.5;
-      if (unchecked(known[endpoint]) & this.knownBit) score = span > 0 ? (max - unchecked(values[endpoint])) / span : 1;
+      if (unchecked(known[endpoint]) & this.knownBit) score = span > 0 ? (max - unchecked(values[endpoint]) - <f64>unchecked(since[endpoint])) / span : 1;
       unchecked((raw[i] = score));
     }
   }

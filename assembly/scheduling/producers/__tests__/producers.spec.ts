@@ -22,7 +22,7 @@ const ALL: StaticArray<u8> = [1, 1, 1, 1];
 const ALPHA: string = '{"allowExperimentalPlugins":true}';
 
 function source(fleet: EndpointTable, computing: i32, delta: i32 = 1, hash: u32 = 0): i32 {
-  return new P2pSourceProducer(delta, "prefill").source(fleet, ALL, 16, hash, computing);
+  return new P2pSourceProducer(delta, "prefill").source(fleet, ALL, new StaticArray<u8>(fleet.count), 16, hash, computing);
 }
 
 /** Shares of 600 request ids over the endpoints. */
@@ -290,7 +290,9 @@ describe("p2p-source-producer", () => {
     expect(source(fleet, 2)).toBe(1);
     fleet.usable[0] = 1;
     const allowed: StaticArray<u8> = [0, 1, 1];
-    expect(new P2pSourceProducer(1, "prefill").source(fleet, allowed, 16, 0, 2)).toBe(1);
+    expect(new P2pSourceProducer(1, "prefill").source(fleet, allowed, new StaticArray<u8>(3), 16, 0, 2)).toBe(1);
+    const excluded: StaticArray<u8> = [2, 0, 0];
+    expect(new P2pSourceProducer(1, "prefill").source(fleet, ALL, excluded, 16, 0, 2)).toBe(1);
   });
 
   it("hashes as FNV-1a does", () => {
