@@ -60,6 +60,8 @@ export function isSameHost(a: string, b: string): boolean {
   return normalHost(a) === normalHost(b);
 }
 
-function normalHost(host: string): string {
+/** One spelling per host: names in lower case without the root's dot, IPv6 as URLs write it. */
+export function normalHost(host: string): string {
+  if (host.endsWith(".")) return normalHost(host.slice(0, -1));
   return isIPv6(host) && !host.includes("%") ? new URL(`http://[${host}]`).hostname : host.toLowerCase();
 }

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { createSecureContext } from "node:tls";
 import { OptionsError } from "./options.js";
+import { type FolderWatch, watchFolder } from "./watch-folder.js";
 
 export interface KeyPair {
   readonly cert: string;
@@ -23,7 +25,34 @@ function readPair(directory: string): KeyPair {
       throw new OptionsError(`--cert-path: cannot read ${join(directory, name)} (${code})`);
     }
   };
-  return { cert: read("tls.crt"), key: read("tls.key") };
+  const pair = { cert: read("tls.crt"), key: read("tls.key") };
+  try {
+    createSecureContext(pair);
+  } catch (error) {
+    throw new OptionsError(`--cert-path: tls.crt and tls.key of ${directory} are no pair (${error instanceof Error ? error.message : String(error)})`);
+  }
+  return pair;
+}
+
+/**
+ * Follows the key pair of a directory: files that are written anew, and a mounted Secret that is swapped by its `..data` link (sidecar §7). What cannot be read or is
+ * no pair is told, and the old pair stays.
+ *
+ * @param current the pair that is in use
+ */
+export function watchPair(certPath: string, current: KeyPair, onPair: (pair: KeyPair) => void, onError: (error: unknown) => void, timing?: Parameters<typeof watchFolder>[2]): FolderWatch {
+  let known = current;
+  const look = (): void => {
+    try {
+      const pair = readPair(certPath);
+      if (pair.cert === known.cert && pair.key === known.key) return;
+      known = pair;
+      onPair(pair);
+    } catch (error) {
+      onError(error);
+    }
+  };
+  return watchFolder(certPath, look, timing);
 }
 
 async function selfSigned(): Promise<KeyPair> {

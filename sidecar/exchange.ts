@@ -1,3 +1,4 @@
+import type { Allowlist } from "./allowlist/index.js";
 import { controlMembers } from "./body/control-members.js";
 import { BodyEditor } from "./body/edits.js";
 import type { ScannerFactory } from "./body/make-scanner.js";
@@ -29,6 +30,7 @@ export interface Services {
   /** Null: no encode stage. */
   readonly ecConnector: EcConnector | null;
   readonly encoderTurn: Turn;
+  readonly allowlist: Allowlist;
 }
 
 /** A request whose body was read, with what is known of it. */

@@ -1,9 +1,11 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
 import { createSecureServer, type Http2SecureServer } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
+import type { SecureContextOptions } from "node:tls";
 import type { KeyPair } from "./certificate.js";
 import type { ClientMessage, ClientResponse } from "./client.js";
 import { ApiError } from "./errors.js";
+import { TLS_CIPHERS, TLS_MIN_VERSION } from "./tls.js";
 
 /** Header block of a request (RT-12). HTTP/2 ends at 64 KiB a field: nghttp2 takes no more. */
 const MAX_HEADER_BYTES = 1 << 20;
@@ -12,6 +14,10 @@ const HEADERS_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_MS = 300_000;
 /** Large bodies over HTTP/2 would crawl through the default 64 KiB. */
 const HTTP2_WINDOW_BYTES = 1 << 20;
+/** Of one connection. A gateway has them all on a few. */
+const MAX_HTTP2_STREAMS = 1000;
+/** Streams are refused above it, and each may have as much under way as its reader is behind: far above what those come to. MB. */
+const MAX_HTTP2_SESSION_MEMORY_MB = 256;
 /** A listen queue for bursts of connections. */
 const BACKLOG = 4096;
 
@@ -23,6 +29,8 @@ export interface Listener {
   readonly url: string;
   /** Stops listening; open connections stay. */
   stop(): void;
+  /** New connections get another certificate; open ones keep theirs. Nothing where there is no TLS. */
+  usePair(pair: KeyPair): void;
   /** Stops listening and ends all connections. */
   close(): Promise<void>;
 }
@@ -57,6 +65,9 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
     stop: () => {
       server.close();
     },
+    usePair: (pair) => {
+      if ("setSecureContext" in server) server.setSecureContext(contextOf(pair));
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => {
@@ -71,14 +82,17 @@ function plainServer(): HttpServer {
   return createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS, noDelay: true });
 }
 
-function secureServer({ cert, key }: KeyPair): Http2SecureServer {
+function contextOf({ cert, key }: KeyPair): SecureContextOptions {
+  return { cert, key, minVersion: TLS_MIN_VERSION, ciphers: TLS_CIPHERS };
+}
+
+function secureServer(pair: KeyPair): Http2SecureServer {
   const server = createSecureServer({
-    cert,
-    key,
-    minVersion: "TLSv1.2",
+    ...contextOf(pair),
     allowHTTP1: true,
     maxHeaderListPairs: MAX_HTTP2_HEADER_FIELDS,
-    settings: { maxHeaderListSize: MAX_HEADER_BYTES, initialWindowSize: HTTP2_WINDOW_BYTES },
+    maxSessionMemory: MAX_HTTP2_SESSION_MEMORY_MB,
+    settings: { maxHeaderListSize: MAX_HEADER_BYTES, initialWindowSize: HTTP2_WINDOW_BYTES, maxConcurrentStreams: MAX_HTTP2_STREAMS },
   });
   // Node reads these for the HTTP/1.1 side from the server itself, and takes none of them as an option of this kind of server.
   Object.assign(server, { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS });

@@ -1,4 +1,4 @@
-import { describeOptions, HelpRequested, namesConfiguration, OptionsError, parseOptions, refuseUnbuilt, type ParsedOptions } from "./options.js";
+import { describeOptions, HelpRequested, namesConfiguration, OptionsError, parseOptions, type ParsedOptions } from "./options.js";
 import { makeLog } from "./log.js";
 import { startSidecar } from "./server.js";
 
@@ -10,7 +10,6 @@ async function parse(): Promise<ParsedOptions> {
     const argv = process.argv.slice(2);
     const readYaml = namesConfiguration(argv) ? (await import("./options-yaml.js")).readYaml : undefined;
     const parsed = parseOptions(argv, process.env, readYaml);
-    refuseUnbuilt(parsed.options);
     return parsed;
   } catch (error) {
     if (error instanceof HelpRequested) {

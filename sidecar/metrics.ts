@@ -95,10 +95,79 @@ export class Metrics {
     registers: [this.registry],
   });
 
+  readonly legBytes = new Counter({
+    name: "crosspoint_sidecar_leg_bytes_total",
+    help: "Bytes of bodies of calls to engines: sent, and received.",
+    labelNames: ["stage", "direction"],
+    registers: [this.registry],
+  });
+  readonly denied = new Counter({
+    name: "crosspoint_sidecar_denied_targets_total",
+    help: "Entries of routing headers that the allowlist does not have: refused with 403 (prefill), or left out (encode, kv_source).",
+    labelNames: ["stage"],
+    registers: [this.registry],
+  });
+  readonly allowlistUpdates = new Counter({
+    name: "crosspoint_sidecar_allowlist_updates_total",
+    help: "What came of the allowlist's sources: lists taken, and why others were not.",
+    labelNames: ["source", "outcome"],
+    registers: [this.registry],
+  });
+  readonly certificateReloads = new Counter({
+    name: "crosspoint_sidecar_certificate_reloads_total",
+    help: "Changed key pairs of the listener: taken, or refused and the old one kept.",
+    labelNames: ["outcome"],
+    registers: [this.registry],
+  });
+  readonly clientsCut = new Counter({
+    name: "crosspoint_sidecar_clients_cut_total",
+    help: "Clients whose connection was ended: their body came too slowly, or their answer was left unread.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+
   constructor() {
+    for (const reason of ["slow_body", "unread"]) this.clientsCut.inc({ reason }, 0);
+    for (const stage of ["encode", "prefill", "kv_source"]) this.denied.inc({ stage }, 0);
     // Known labels start at 0, so that a rate exists before the first event.
     for (const reason of ["missing", "not_object", "empty", "remote_block_ids", "remote_request_id", "remote_port", "unreadable"]) this.handoffInvalid.inc({ reason }, 0);
     for (const stage of ["encode", "prefill", "decode", "pass_through", "bootstrap"]) this.legsInFlight.set({ stage }, 0);
+  }
+
+  /** Pools and connections, counted when they are asked for. */
+  observeUpstreams(stats: () => Readonly<Record<string, { readonly pools: number; readonly connections: number }>>): void {
+    const observed = (name: string, help: string, value: "pools" | "connections"): void => {
+      new Gauge({
+        name: `crosspoint_sidecar_upstream_${name}`,
+        help,
+        labelNames: ["stage"],
+        registers: [this.registry],
+        collect() {
+          for (const [stage, counts] of Object.entries(stats())) this.set({ stage }, counts[value]);
+        },
+      });
+    };
+    observed("pools", "Engines that connections are kept to.", "pools");
+    observed("connections", "Connections to engines, in use and idle.", "connections");
+  }
+
+  observeAllowlist(allowlist: { readonly size: number; readonly ready: boolean }): void {
+    new Gauge({
+      name: "crosspoint_sidecar_allowlist_hosts",
+      help: "Names and addresses that routing headers may name.",
+      registers: [this.registry],
+      collect() {
+        this.set(allowlist.size);
+      },
+    });
+    new Gauge({
+      name: "crosspoint_sidecar_allowlist_ready",
+      help: "1: every source of the allowlist was heard once.",
+      registers: [this.registry],
+      collect() {
+        this.set(allowlist.ready ? 1 : 0);
+      },
+    });
   }
 
   /** Node's own: heap, event loop lag, handles. Once per process. */

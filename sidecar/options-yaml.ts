@@ -9,7 +9,7 @@ const YAML_KINDS = {
   portText: z.int(),
   bool: z.boolean(),
   duration: z.string(),
-  list: z.array(z.string()),
+  list: z.array(z.union([z.string(), z.int().transform(String)])),
 } as const;
 
 const YAML_SCHEMA = z.record(z.string(), z.unknown());

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { describeOptions, HelpRequested, KV_CONNECTORS, namesConfiguration, OptionsError, parseOptions as parse, type ParsedOptions, refuseUnbuilt, type SidecarOptions } from "./options.js";
+import { describeOptions, HelpRequested, KV_CONNECTORS, namesConfiguration, OptionsError, parseOptions as parse, type ParsedOptions, type SidecarOptions } from "./options.js";
 import { readYaml } from "./options-yaml.js";
 
 function parseOptions(argv: readonly string[], env: Record<string, string>): ParsedOptions {
@@ -15,8 +15,7 @@ function options(...argv: string[]): SidecarOptions {
 
 function refusal(argv: string[], env: Record<string, string> = {}): string {
   try {
-    const parsed = parseOptions(argv, env);
-    refuseUnbuilt(parsed.options);
+    parseOptions(argv, env);
   } catch (error) {
     if (error instanceof OptionsError) return error.message;
     throw error;
@@ -57,6 +56,11 @@ pod-ip: "[fd00::1]"
 log-level: debug
 listen-address: 127.0.0.1
 decoder-host: "::1"
+tracing: true
+allow-endpoints: /endpoints.yaml
+allow-port: [8001, "8002"]
+body-timeout: 7s
+client-idle-timeout: 8s
 `;
 
 describe("options", () => {
@@ -112,6 +116,10 @@ describe("options", () => {
       "rotate-encoders": false,
       "pod-ip": "",
       "log-level": "info",
+      "allow-endpoints": "",
+      "allow-port": [],
+      "body-timeout": "120s",
+      "client-idle-timeout": "300s",
     });
   });
 
@@ -122,9 +130,9 @@ describe("options", () => {
     for (const name of KV_CONNECTORS) expect(message).toContain(name);
   });
 
-  it("names what the contract knows and this build does not carry", () => {
-    expect(refusal(["--tracing"])).toBe("--tracing: known, not in this build");
-    expect(refusal(["--enable-ssrf-protection", "--inference-pool=a/b"])).toBe("--enable-ssrf-protection: known, not in this build");
+  it("allowed ports are ports, repeated and comma-mixed", () => {
+    expect(options("--allow-port=8001, 8002", "--allow-port=8003").allowPorts).toEqual([8001, 8002, 8003]);
+    for (const bad of ["x", "0", "65536", "1.5"]) expect(refusal([`--allow-port=${bad}`])).toMatch(/^--allow-port: /);
   });
 
   it("C-CFG-03: an unknown EC connector is refused with the two names", () => {
@@ -197,7 +205,7 @@ describe("options", () => {
     const defaults = describeOptions(options());
     const same = Object.keys(parsed).filter((key) => JSON.stringify(parsed[key]) === JSON.stringify(defaults[key]));
     // These cannot be set in this document: the first two would refuse the others, the rest have no other value that may stand beside them.
-    expect(same.sort()).toEqual(["data-parallel-size", "decode-chunk-size", "enable-p2p-pull", "enable-ssrf-protection", "kv-connector", "tracing"]);
+    expect(same.sort()).toEqual(["data-parallel-size", "decode-chunk-size", "enable-p2p-pull", "enable-ssrf-protection", "kv-connector"]);
     expect(parsed["prefill-retry-backoff"]).toBe("50ms");
     expect(parsed["enable-tls"]).toEqual(["prefiller", "decoder"]);
   });

@@ -92,6 +92,10 @@ export const DEFINITIONS = [
   { name: "rotate-encoders", kind: "bool", default: false, help: "begin each request's media items at another entry of the encoder list" },
   { name: "pod-ip", kind: "string", default: "", env: "POD_IP", help: "own address in routing headers; none: the one that a connection came to" },
   { name: "log-level", kind: "string", default: "info", help: LOG_LEVELS.join(", ") },
+  { name: "allow-endpoints", kind: "string", default: "", help: "file with the endpoints that routing headers may name, watched: host:port or host per line, or an endpoints file" },
+  { name: "allow-port", kind: "list", default: [], help: "ports allowed on every allowed host, beside its own (comma list, repeatable)" },
+  { name: "body-timeout", kind: "duration", default: 120_000, help: "longest time that a request's body may take to arrive; 0: no limit" },
+  { name: "client-idle-timeout", kind: "duration", default: 300_000, help: "longest time that a client may leave its answer unread; 0: no limit" },
 ] as const satisfies readonly Definition[];
 
 export type OptionName = (typeof DEFINITIONS)[number]["name"];
@@ -142,6 +146,11 @@ export interface SidecarOptions {
   /** Without brackets; `""`: not given. */
   readonly podIp: string;
   readonly logLevel: (typeof LOG_LEVELS)[number];
+  /** `""`: no such file. */
+  readonly allowEndpoints: string;
+  readonly allowPorts: readonly number[];
+  readonly bodyTimeoutMs: number;
+  readonly clientIdleTimeoutMs: number;
 }
 
 /**
@@ -209,6 +218,10 @@ export function describeOptions(options: SidecarOptions): Record<string, unknown
     "rotate-encoders": options.rotateEncoders,
     "pod-ip": options.podIp,
     "log-level": options.logLevel,
+    "allow-endpoints": options.allowEndpoints,
+    "allow-port": options.allowPorts,
+    "body-timeout": formatDuration(options.bodyTimeoutMs),
+    "client-idle-timeout": formatDuration(options.clientIdleTimeoutMs),
   };
 }
 
@@ -237,13 +250,6 @@ export function parseOptions(argv: readonly string[], env: Readonly<Record<strin
 /** Whether the flags name a configuration, inline or as a file. */
 export function namesConfiguration(argv: readonly string[]): boolean {
   return argv.some((argument) => /^--configuration(?:-file)?(?:=|$)/.test(argument));
-}
-
-/** Refuses settings that the contract knows and this build does not carry. Never silently ignored: most of them guard or change what a leg carries. */
-export function refuseUnbuilt(options: SidecarOptions): void {
-  const unbuilt = (flag: string): OptionsError => new OptionsError(`${flag}: known, not in this build`);
-  if (options.enableSsrfProtection) throw unbuilt("--enable-ssrf-protection");
-  if (options.tracing) throw unbuilt("--tracing");
 }
 
 interface FlagLayer {
@@ -416,7 +422,7 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     // CFG-23: in the seed's dialect every rank would bind the same p2p port.
     throw new OptionsError("--data-parallel-size: must be 1 with --kv-connector=offloading and --kv-params-dialect=seed");
   }
-  if (bool("enable-ssrf-protection") && inferencePool === null) throw new OptionsError("--enable-ssrf-protection: needs --inference-pool");
+  if (bool("enable-ssrf-protection") && inferencePool === null && text("allow-endpoints") === "") throw new OptionsError("--enable-ssrf-protection: needs --inference-pool");
   const poolGroup = text("pool-group");
   if (bool("enable-ssrf-protection")) oneOf("--pool-group", poolGroup, POOL_GROUPS);
   const metricsPort = int("metrics-port");
@@ -474,7 +480,17 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     rotateEncoders: bool("rotate-encoders"),
     podIp,
     logLevel: oneOf("--log-level", text("log-level"), LOG_LEVELS),
+    allowEndpoints: text("allow-endpoints"),
+    allowPorts: list("allow-port").map(allowedPort),
+    bodyTimeoutMs: timeoutOf("--body-timeout", int("body-timeout")),
+    clientIdleTimeoutMs: timeoutOf("--client-idle-timeout", int("client-idle-timeout")),
   };
+}
+
+function allowedPort(text: string): number {
+  if (!/^\d+$/.test(text)) throw new OptionsError(`--allow-port: "${text}" is not an integer`);
+  requirePort("--allow-port", Number(text));
+  return Number(text);
 }
 
 function portOf(flag: string, text: string, ranks: number): number {

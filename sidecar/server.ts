@@ -4,7 +4,8 @@ import { makeScanner, type ScannerFactory } from "./body/make-scanner.js";
 import { isMultipart, multipartProblem } from "./body/multipart.js";
 import { readBody } from "./body/read-body.js";
 import type { ApiShape, BodyView } from "./body/types.js";
-import { keyPair } from "./certificate.js";
+import { startAllowlist } from "./allowlist/index.js";
+import { type KeyPair, keyPair, watchPair } from "./certificate.js";
 import { answer, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
 import { ecConnector, kvConnector } from "./connectors/registry.js";
 import { Engine } from "./engine.js";
@@ -20,6 +21,7 @@ import { Turn } from "./stages/encode.js";
 import { orchestrate } from "./stages/orchestrate.js";
 import { relay } from "./stages/relay.js";
 import { Upstreams } from "./upstream/pools.js";
+import type { FolderWatch } from "./watch-folder.js";
 
 export interface Sidecar {
   readonly port: number;
@@ -52,10 +54,13 @@ export interface SidecarParts {
 export async function startSidecar(options: SidecarOptions, parts: SidecarParts = {}): Promise<Sidecar> {
   const metrics = new Metrics();
   if (parts.processMetrics === true) metrics.collectProcess();
+  const log = parts.log ?? makeLog(options.logLevel);
   const upstreams = new Upstreams(options);
+  metrics.observeUpstreams(() => upstreams.stats());
+  const tls = options.secureProxy ? await keyPair(options.certPath) : null;
   const services: Services = {
     options,
-    log: parts.log ?? makeLog(options.logLevel),
+    log,
     metrics,
     upstreams,
     engines: upstreams.decoders.map((upstream, rank) => new Engine(rank, upstream, metrics)),
@@ -63,14 +68,17 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     kvConnector: kvConnector(options.kvConnector),
     ecConnector: ecConnector(options.ecConnector),
     encoderTurn: new Turn(),
+    allowlist: await startAllowlist(options, log, metrics),
   };
   // A scanner that cannot be loaded is to be told now, not with the first request.
   services.makeScanner("other").dispose();
   const door = new FrontDoor(services);
-  const tls = options.secureProxy ? await keyPair(options.certPath) : null;
   const listeners: Listener[] = [];
   let metricsListener: Listener | null = null;
+  const pairWatch = tls === null || options.certPath === "" ? null : followPair(options.certPath, tls, services, listeners);
   const close = async (): Promise<void> => {
+    pairWatch?.close();
+    services.allowlist.close();
     await Promise.all([...listeners.map((listener) => listener.close()), metricsListener?.close(), upstreams.destroy()]);
   };
   try {
@@ -98,6 +106,23 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     },
     close,
   };
+}
+
+/** Has the listeners take a key pair that was rotated. */
+function followPair(certPath: string, current: KeyPair, { log, metrics }: Services, listeners: readonly Listener[]): FolderWatch {
+  return watchPair(
+    certPath,
+    current,
+    (pair) => {
+      for (const listener of listeners) listener.usePair(pair);
+      metrics.certificateReloads.inc({ outcome: "taken" });
+      log.info({ certPath }, "the listener's certificate was rotated");
+    },
+    (error) => {
+      metrics.certificateReloads.inc({ outcome: "refused" });
+      log.error({ certPath, detail: error instanceof Error ? error.message : String(error) }, "the listener's new certificate cannot be used: the old one stays");
+    },
+  );
 }
 
 function metricsHandler(metrics: Metrics): (request: ClientMessage, response: ClientResponse) => void {
@@ -175,6 +200,8 @@ class FrontDoor {
   async #ready(exchange: Exchange): Promise<void> {
     if (this.#draining) {
       exchange.fail(new ApiError(503, "shutting down"));
+    } else if (!exchange.services.allowlist.ready) {
+      exchange.fail(new ApiError(503, "the allowed endpoints are not known yet"));
     } else if (await exchange.engine.ready()) {
       exchange.markAnswered();
       answer(exchange.response, 200, ["content-length", "0"], Buffer.alloc(0));

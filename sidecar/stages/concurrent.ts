@@ -87,11 +87,6 @@ async function tryOnce(exchange: Exchange, job: Job, way: ConcurrentWay, attempt
     },
     prefilledBy: candidate.authority,
   });
-  const onGone = (): void => {
-    prefill.leg.abort("the client left");
-  };
-  exchange.gone.addEventListener("abort", onGone, { once: true });
-
   const watched = prefill.result.then((result) => {
     prefilled.result = result;
     if (result.kind === "answer") {
@@ -102,10 +97,9 @@ async function tryOnce(exchange: Exchange, job: Job, way: ConcurrentWay, attempt
     if (!decode.cancel("prefill failed")) noteLate(exchange, result.failure, decode.endedWell);
   });
   const outcome = await decode.outcome;
-  // A prefill that nobody will decode from has no purpose; one whose decode has its KV already is left to end by itself (SG-02).
+  // A prefill that nobody will decode from has no purpose: decode failed, or the client left. One whose decode has its KV already is left to end by itself (SG-02).
   if (prefilled.result === null && !decode.endedWell) prefill.leg.abort("decode has ended");
   await watched;
-  exchange.gone.removeEventListener("abort", onGone);
 
   switch (outcome) {
     case "cancelled":

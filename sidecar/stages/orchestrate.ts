@@ -25,13 +25,17 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   const entries = listEntries(exchange.headers, "x-prefiller-host-port");
   let prefiller = pickPrefiller(entries, options.enablePrefillerSampling);
   exchange.prefillAsked = prefiller !== undefined;
+  if (prefiller !== undefined && !isAllowed(exchange, "prefill", prefiller)) {
+    exchange.fail(new ApiError(403, "the routing header names a prefiller that is not allowed", "x-prefiller-host-port"));
+    return;
+  }
   if (prefiller !== undefined && view.neverSplit !== "") {
     // For pickers in front that do not know the rule (DESIGN, decision 8).
     metrics.neverSplit.inc({ reason: view.neverSplit });
     exchange.log.info({ requestId: exchange.requestId, reason: view.neverSplit }, "never split: run locally");
     prefiller = undefined;
   }
-  const encoders = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports");
+  const encoders = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports").filter((entry) => isAllowed(exchange, "encode", entry));
 
   if ((prefiller !== undefined || encoders.length > 0) && !(await exchange.engine.mayServe())) {
     exchange.fail(new ApiError(503, "the decode engine is not ready: it does not accept connections"));
@@ -44,9 +48,25 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
     if (outcome.kind === "over") return;
     ecParams = outcome.ecParams;
   }
-  const kvSource = view.neverSplit === "" ? kvSourceOf(exchange) : null;
-  if (prefiller !== undefined) await kvConnector.serve(exchange, { request, ecParams, kvSource, prefillers: failoverOrder(entries, prefiller) });
-  else await decodeAlone(exchange, { request, ecParams, kvSource });
+  const source = view.neverSplit === "" ? kvSourceOf(exchange) : null;
+  const kvSource = source !== null && isAllowed(exchange, "kv_source", source.authority) ? source : null;
+  if (prefiller !== undefined) {
+    const prefillers = failoverOrder(entries, prefiller).filter((entry) => entry === prefiller || exchange.services.allowlist.allows(entry));
+    await kvConnector.serve(exchange, { request, ecParams, kvSource, prefillers });
+  } else {
+    await decodeAlone(exchange, { request, ecParams, kvSource });
+  }
+}
+
+/** Whether the allowlist has an entry of a routing header; one that it has not is counted and told (sidecar §6). */
+function isAllowed(exchange: Exchange, stage: "prefill" | "encode" | "kv_source", entry: string): boolean {
+  const { allowlist, metrics } = exchange.services;
+  if (allowlist.allows(entry)) return true;
+  metrics.denied.inc({ stage });
+  const [agent = ""] = valuesOf(exchange.headers, "user-agent");
+  const client = exchange.request.socket.remoteAddress;
+  exchange.log.warn({ requestId: exchange.requestId, stage, denied: entry.slice(0, 256), client, agent: agent.slice(0, 256), path: exchange.target.split("?")[0] }, "an endpoint that is not allowed");
+  return false;
 }
 
 /** Decode without a prefiller, with a prefix that another pod holds where the picker has named one (OF-04). */

@@ -126,6 +126,15 @@ export class Upstreams {
     return new Upstream(authority, stage !== null && enableTls.includes(stage) ? { verify: !tlsInsecureSkipVerify.includes(stage) } : null, maxIdleConnsPerHost);
   }
 
+  /** What is kept now, by stage. */
+  stats(): Record<"encode" | "prefill" | "decode" | "bootstrap", { readonly pools: number; readonly connections: number }> {
+    const count = (upstreams: readonly Upstream[]): { pools: number; connections: number } => ({
+      pools: upstreams.length,
+      connections: upstreams.reduce((sum, upstream) => sum + upstream.connections, 0),
+    });
+    return { encode: count([...this.#encoders.values()]), prefill: count([...this.#prefillers.values()]), decode: count(this.decoders), bootstrap: count([...this.#bootstraps.values()]) };
+  }
+
   async destroy(): Promise<void> {
     await Promise.all([...this.decoders, ...this.#prefillers.values(), ...this.#encoders.values(), ...this.#bootstraps.values()].map((upstream) => upstream.destroy()));
   }

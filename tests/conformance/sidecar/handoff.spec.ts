@@ -1,5 +1,4 @@
 /** The hand-off of nixlv2 (decision 8), who prefills when one does not, and what the answer's head tells of it. */
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect } from "vitest";
 import { errorOf, header, open } from "../../../sidecar/testkit/harness.js";
 import { TestUpstream, until } from "../../../sidecar/testkit/upstream.js";
@@ -16,7 +15,7 @@ describe("nixlv2", () => {
   let bed: SidecarBed;
 
   beforeAll(async () => {
-    bed = await SidecarBed.start({ connector: "nixlv2", prefillers: 3, engine: { leaseMs: 700, handshakeTimeoutMs: 200 } });
+    bed = await SidecarBed.start({ connector: "nixlv2", prefillers: 3, engine: { leaseMs: 2000, handshakeTimeoutMs: 200 } });
   });
   afterEach(async () => {
     await bed.clear();
@@ -33,16 +32,16 @@ describe("nixlv2", () => {
     row(
       "with retries on, the candidates of the header are asked one after the other, the first again only after a wait",
       async () => {
-        const door = await bed.sidecar("--prefill-max-retries=3", "--prefill-retry-backoff=200ms");
+        const door = await bed.sidecar("--prefill-max-retries=3", "--prefill-retry-backoff=1s");
         bed.prefiller.setScript({ status: 503, json: {} });
         second().setScript({ tcp: "reset" });
         third().setScript({ status: 502, json: {} });
-        const startedAt = performance.now();
         const answered = await post(door, { headers: bed.routed(bed.prefiller, second(), third()), body: CHAT.body() });
-        const took = performance.now() - startedAt;
         expect([answered.status, header(answered, PREFILLED_BY)]).toEqual([503, []]);
-        // Half to one and a half of the backoff, once.
-        expect([took > 95, took < 900]).toEqual([true, true]);
+        const at = [callsOf(bed.prefiller)[0], callsOf(second())[0], callsOf(third())[0], callsOf(bed.prefiller)[1]].map((record) => record?.startedAtMs ?? 0);
+        const waits = at.slice(1).map((startedAtMs, index) => startedAtMs - (at[index] ?? 0));
+        // Half to one and a half of the backoff, before who was asked already.
+        expect(waits.map((wait) => wait > 490)).toEqual([false, false, true]);
         expect(bed.prefillers.map((engine) => callsOf(engine).length)).toEqual([2, 1, 1]);
         expect((await bed.calls(bed.decoder)).length).toBe(0);
       },
@@ -103,7 +102,7 @@ describe("nixlv2", () => {
         second().setScript({ delay_ms: 5000 });
         const startedAt = performance.now();
         const answered = await post(door, { headers: bed.routed(bed.prefiller, second(), third()), body: CHAT.body() });
-        expect([answered.status, header(answered, PREFILLED_BY), performance.now() - startedAt < 1500]).toEqual([200, ["local"], true]);
+        expect([answered.status, header(answered, PREFILLED_BY), performance.now() - startedAt < 4000]).toEqual([200, ["local"], true]);
         expect(await calls()).toEqual([1, 1, 0]);
       },
       { ours: true },
@@ -156,14 +155,12 @@ describe("nixlv2", () => {
         const created = 'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n';
         const door = await bed.sidecar();
         for (const cut of [1, 30, created.length - 2]) {
-          bed.decoder.setScript({ headers: STREAM, chunks: [created.slice(0, cut), created.slice(cut), "event: response.in_progress\n", 'data: {"type":"response.in_progress"}\n\n'], gap_ms: 120 });
-          const startedAt = performance.now();
+          bed.decoder.setScript({ headers: STREAM, chunks: [created.slice(0, cut), created.slice(cut), "event: response.in_progress\n", 'data: {"type":"response.in_progress"}\n\n'], gap_ms: 300 });
           const response = await open(door.url, { target: "/v1/responses", body: '{"input":"x","stream":true}' }).head;
           expect(response.headers[RESPONSE_ID]).toBe("resp_1");
-          expect(performance.now() - startedAt).toBeLessThan(220);
-          let text = "";
-          for await (const chunk of response) text += String(chunk);
-          expect(text.startsWith(created)).toBe(true);
+          const chunks: string[] = [];
+          for await (const chunk of response) chunks.push(String(chunk));
+          expect([chunks[0], chunks.join("").length > created.length]).toEqual([created, true]);
         }
         bed.decoder.setScript({ headers: STREAM, chunks: ['data: {"type":"response.created"}\n\n', "data: x\n\n"] });
         const none = await post(door, { target: "/v1/responses", body: '{"input":"x","stream":true}' });
@@ -215,15 +212,12 @@ describe("nixlv2", () => {
     row(
       "under fail the role is not held back, and the error reaches the client as it came",
       async () => {
-        bed.decoder.setScript({ headers: STREAM, chunks: [ROLE, ERROR, "data: [DONE]\n\n"], gap_ms: 150 });
+        bed.decoder.setScript({ headers: STREAM, chunks: [ROLE, ERROR, "data: [DONE]\n\n"], gap_ms: 400 });
         const door = await bed.sidecar();
-        const startedAt = performance.now();
         const response = await open(door.url, { headers: bed.routed(), body: CHAT.body({ stream: true }) }).head;
-        const first = await new Promise<string>((resolve) => response.once("data", (chunk: Buffer) => { resolve(chunk.toString()); }));
-        expect([first, performance.now() - startedAt < 140]).toEqual([ROLE, true]);
-        let rest = "";
-        for await (const chunk of response) rest += String(chunk);
-        expect(rest).toBe(`${ERROR}data: [DONE]\n\n`);
+        const chunks: string[] = [];
+        for await (const chunk of response) chunks.push(String(chunk));
+        expect(chunks).toEqual([ROLE, ERROR, "data: [DONE]\n\n"]);
       },
       { ours: true },
     );
@@ -232,20 +226,16 @@ describe("nixlv2", () => {
       "under local the role is held back until the first content, and then all is as the engine sent it",
       async () => {
         const content = 'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n';
-        bed.decoder.setScript({ headers: STREAM, chunks: [ROLE, content, "data: [DONE]\n\n"], gap_ms: 150 });
+        bed.decoder.setScript({ headers: STREAM, chunks: [ROLE, content, "data: [DONE]\n\n"], gap_ms: 400 });
         const door = await bed.sidecar("--on-stage-failure=local");
-        const startedAt = performance.now();
-        const response = await open(door.url, { headers: bed.routed(), body: CHAT.body({ stream: true }) }).head;
-        expect(performance.now() - startedAt).toBeGreaterThan(140);
-        let text = "";
-        for await (const chunk of response) text += String(chunk);
-        expect(text).toBe(`${ROLE}${content}data: [DONE]\n\n`);
+        const chunksOf = async (headers: string[]): Promise<string[]> => {
+          const chunks: string[] = [];
+          for await (const chunk of await open(door.url, { headers, body: CHAT.body({ stream: true }) }).head) chunks.push(String(chunk));
+          return chunks;
+        };
+        expect(await chunksOf(bed.routed())).toEqual([ROLE + content, "data: [DONE]\n\n"]);
         // A request without hand-off has nothing to fall back to: its role goes out at once.
-        bed.decoder.setScript({ headers: STREAM, chunks: [ROLE, content], gap_ms: 150 });
-        const aloneAt = performance.now();
-        (await open(door.url, { body: CHAT.body({ stream: true }) }).head).resume();
-        expect(performance.now() - aloneAt).toBeLessThan(140);
-        await sleep(200);
+        expect((await chunksOf([]))[0]).toBe(ROLE);
       },
       { ours: true },
     );
@@ -344,7 +334,7 @@ describe("nixlv2", () => {
         await until(() => bed.held() === 1);
         await until(() => callsOf(bed.decoder).length === 1);
         request.destroy();
-        await until(() => bed.held() === 0, 600);
+        await until(() => bed.held() === 0, 1700);
         expect(bed.prefiller.state().expiredTransfers).toBe(0);
         await until(() => bed.decoder.state().running === 0, 1000);
       },
@@ -358,7 +348,7 @@ describe("nixlv2", () => {
         const door = await bed.sidecar("--on-stage-failure=local");
         expect((await post(door, { headers: bed.routed(), body: CHAT.body() })).status).toBe(200);
         expect(bed.held()).toBe(1);
-        await until(() => bed.held() === 0, 2000);
+        await until(() => bed.held() === 0, 6000);
         expect(bed.prefiller.state().expiredTransfers).toBe(1);
       },
       { ours: true },

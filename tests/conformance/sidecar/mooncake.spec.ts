@@ -15,7 +15,7 @@ describe("mooncake", () => {
   let ranked: SidecarBed;
 
   beforeAll(async () => {
-    bed = await SidecarBed.start({ connector: "mooncake", engine: { leaseMs: 1500 } });
+    bed = await SidecarBed.start({ connector: "mooncake", engine: { leaseMs: 3000 } });
     ranked = await SidecarBed.start({ connector: "mooncake", engine: { dataParallelSize: 2 } });
   });
   afterEach(async () => {
@@ -104,12 +104,11 @@ describe("mooncake", () => {
   });
 
   row("C-MC-06: where decode is fast and prefill slow, decode's answer is given, and prefill completes", async () => {
-    bed.prefiller.setScript({ delay_ms: 400, json: {} });
+    bed.prefiller.setScript({ delay_ms: 700, json: {} });
     bed.decoder.setScript({ json: { choices: [{ message: { content: "fast" } }] } });
     const door = await bed.sidecar();
-    const startedAt = performance.now();
     expect((await post(door, { headers: bed.routed(), body: CHAT.body() })).status).toBe(200);
-    expect(performance.now() - startedAt).toBeLessThan(350);
+    expect(callsOf(bed.prefiller)[0]?.open).toBe(true);
     const [prefill] = await bed.calls(bed.prefiller);
     expect([prefill?.status, prefill?.aborted]).toEqual([200, false]);
   });
@@ -181,7 +180,7 @@ describe("mooncake", () => {
       const late = open(door.url, { headers: bed.routed(), body: CHAT.body({ stream: true }) });
       await until(() => bed.held() === 1);
       late.request.destroy();
-      await until(() => bed.held() === 0, 1200);
+      await until(() => bed.held() === 0, 2500);
       expect(bed.prefiller.state().expiredTransfers).toBe(0);
     },
     { ours: true },
@@ -194,7 +193,7 @@ describe("mooncake", () => {
       bed.decoder.setScript({ first_byte_delay_ms: 200, status: 500, json: {} });
       expect((await post(door, { headers: bed.routed(), body: CHAT.body() })).status).toBe(500);
       expect(bed.held()).toBe(1);
-      await until(() => bed.held() === 0, 3000);
+      await until(() => bed.held() === 0, 6000);
       expect(bed.prefiller.state().expiredTransfers).toBe(1);
     },
     { ours: true },

@@ -16,7 +16,7 @@ describe("offloading", () => {
   let bed: SidecarBed;
 
   beforeAll(async () => {
-    bed = await SidecarBed.start({ connector: "offloading", prefillers: 2, engine: { leaseMs: 1500 } });
+    bed = await SidecarBed.start({ connector: "offloading", prefillers: 2, engine: { leaseMs: 3000 } });
   });
   afterEach(async () => {
     await bed.clear();
@@ -185,7 +185,7 @@ describe("offloading", () => {
       const late = open(door.url, { headers: routed(), body: CHAT.body() });
       await until(() => bed.held() === 1);
       late.request.destroy();
-      await until(() => bed.held() === 0, 1200);
+      await until(() => bed.held() === 0, 2500);
       expect(bed.prefiller.state().expiredTransfers).toBe(0);
     },
     { ours: true },
