@@ -2,15 +2,15 @@
  * What the filter adds to Envoy: plain Envoy, the floor filter and ours, one behind the other in every round of one run, the order turned round from round to round.
  * All three have the same bootstrap, but for the filter.
  */
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { basename, join } from "node:path";
-import { built, inRoot } from "../fleet/root.js";
+import { basename } from "node:path";
+import { built } from "../fleet/root.js";
 import type { BackendJob } from "./backend.js";
 import { type Bed, startBed } from "./bed.js";
 import { Helper } from "./helper.js";
 import type { LoadAnswer, LoadAsk, LoadJob, LoadResult } from "./load.js";
 import { floorModule } from "./modules.js";
 import { machineBusyMs, processCpuMs } from "./proc.js";
+import { runFolder } from "./run-folder.js";
 import { fleetCosts, type FleetCost, type Row, rowOf, type Sample } from "./rows.js";
 import { BODIES, type BodyName, pdEndpoints, pdPicker, type Prompt, type Tuning, tuningName, tuningsOf } from "./scenario.js";
 
@@ -198,8 +198,7 @@ async function decisionsOf(target: Target): Promise<Map<string, number>> {
 /** Runs the whole bench. Throws an Error when a request failed or a program did not come up; everything that was started has ended then. */
 export async function benchFilter(options: FilterBenchOptions): Promise<FilterBenchResult> {
   const floor = await floorModule();
-  mkdirSync(inRoot("build", "bench"), { recursive: true });
-  const folder = mkdtempSync(join(inRoot("build", "bench"), "run-"));
+  const { folder, remove } = runFolder();
   const client: Client = new Helper("load-client");
   const scenarios = options.bodies.flatMap((body) => options.prompts.map((prompt): Scenario => ({ body, prompt })));
   const rows: Row[] = [];
@@ -215,7 +214,7 @@ export async function benchFilter(options: FilterBenchOptions): Promise<FilterBe
     }
   } finally {
     await client.stop();
-    rmSync(folder, { recursive: true, force: true });
+    remove();
   }
   warnings.push(...strayWarnings(rows));
   const others = Math.max(...rows.map((row) => row.othersCpus ?? 0));

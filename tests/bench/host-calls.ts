@@ -1,14 +1,12 @@
 /** What each host call costs in a real Envoy, measured inside the VM, so that a busy machine disturbs it little. */
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { join } from "node:path";
 import { send } from "../fleet/http.js";
-import { inRoot } from "../fleet/root.js";
 import type { BackendJob } from "./backend.js";
 import { startBed } from "./bed.js";
 import { chatBody } from "./bodies.js";
 import { Helper } from "./helper.js";
 import { hostCallsModule } from "./modules.js";
 import { quantile } from "./numbers.js";
+import { runFolder } from "./run-folder.js";
 import { pdEndpoints, pdPicker } from "./scenario.js";
 
 const LINE = /host calls, ns: (\{[^}]*\})/g;
@@ -32,8 +30,7 @@ export function bestOf(measurements: readonly Record<string, number>[]): Record<
 /** @returns ns by call. Throws an Error when Envoy does not answer or says nothing. */
 export async function benchHostCalls(measurements: number): Promise<Record<string, number>> {
   const module = await hostCallsModule();
-  mkdirSync(inRoot("build", "bench"), { recursive: true });
-  const folder = mkdtempSync(join(inRoot("build", "bench"), "run-"));
+  const { folder, remove } = runFolder();
   const backend = new Helper<BackendJob, number[]>("backend");
   try {
     const ports = await backend.ask({ ports: 1, metricsBytes: 0 });
@@ -51,6 +48,6 @@ export async function benchHostCalls(measurements: number): Promise<Record<strin
     }
   } finally {
     await backend.stop();
-    rmSync(folder, { recursive: true, force: true });
+    remove();
   }
 }

@@ -94,9 +94,9 @@ function filterCommand(): Command {
     .option("--connections <number>", "connections of the busy part, instead of each body's own number", whole(1))
     .option("--concurrency <number>", "Envoy's worker threads", whole(1), 2)
     .option("--scrape <KiB>", "have the filter scrape pages of this size, once a second from every endpoint (off)", number(1))
-    .addOption(new Option("--also <module>", "a further build of the filter to measure beside build/filter.wasm; may be repeated").default([]).argParser((text: string, before: string[]) => [...before, resolve(text)]))
+    .addOption(new Option("--also <module>", "a further build of the filter to measure beside build/filter.wasm; may be repeated").default([], "none").argParser((text: string, before: string[]) => [...before, resolve(text)]))
     .option("--minutes <number>", "no round begins that would end later (9.5; quick 1.4)", number(0.1))
-    .option("--json <file>", "where the rows go", inRoot("build", "bench", "filter.json"))
+    .addOption(new Option("--json <file>", "where the rows go").default(inRoot("build", "bench", "filter.json"), "build/bench/filter.json"))
     .action(async (flags: FilterFlags) => {
       const quick = flags.quick === true;
       const result = await benchFilter({
@@ -143,7 +143,7 @@ function sidecarCommand(): Command {
     .option("--streams <number>", "streams that are open at once", whole(1), 200)
     .option("--events <number>", "events per second of each stream", number(1), 50)
     .option("--stream-seconds <number>", "how long each stream lasts; 0: no streams (10; quick 4)", number(0))
-    .option("--json <file>", "where the rows go", inRoot("build", "bench", "sidecar.json"))
+    .addOption(new Option("--json <file>", "where the rows go").default(inRoot("build", "bench", "sidecar.json"), "build/bench/sidecar.json"))
     .addHelpText("after", "\nREFERENCE_SIDECAR names another sidecar's program, which is then measured beside ours with the same flags.")
     .action(async (flags: SidecarFlags) => {
       const quick = flags.quick === true;
@@ -192,7 +192,7 @@ function microCommand(): Command {
     .option("--max-blocks <number>", "blocks of a prompt that are looked at (not for 128k-tokens)", whole(1), 256)
     .option("--ms <number>", "about how long each figure is measured", number(1), 200)
     .option("--filter <module>", "instead of build/filter.wasm")
-    .option("--json <file>", "where the figures go", inRoot("build", "bench", "micro.json"))
+    .addOption(new Option("--json <file>", "where the figures go").default(inRoot("build", "bench", "micro.json"), "build/bench/micro.json"))
     .action(async (flags: MicroFlags) => {
       const options: MicroOptions = {
         bodies: flags.bodies ?? bodies,
@@ -221,7 +221,7 @@ function hostCommand(): Command {
   return new Command("host")
     .description("what each host call costs in Envoy, ns")
     .option("--measurements <number>", "the best of so many is told", whole(1), 12)
-    .option("--json <file>", "where the figures go", inRoot("build", "bench", "host.json"))
+    .addOption(new Option("--json <file>", "where the figures go").default(inRoot("build", "bench", "host.json"), "build/bench/host.json"))
     .action(async (flags: { measurements: number; json: string }) => {
       const calls = await benchHostCalls(flags.measurements);
       show(table(["call", "ns"], Object.entries(calls).map(([name, ns]) => [name, ns.toString()]), 1));

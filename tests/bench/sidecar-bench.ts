@@ -2,14 +2,12 @@
  * What the sidecar adds to an engine that answers at once: for each combination of stages and each size, the engine alone, the sidecar in front of it, Envoy with the
  * filter in front of both, and another sidecar where one is named; one behind the other in every round, the order turned round from round to round.
  */
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { send } from "../fleet/http.js";
 import { endpointEntry } from "../fleet/picker.js";
 import { freePort } from "../fleet/ports.js";
 import { Child } from "../fleet/processes.js";
-import { built, inRoot } from "../fleet/root.js";
+import { built } from "../fleet/root.js";
 import { startBed, type Bed } from "./bed.js";
 import type { BodyKind } from "./bodies.js";
 import type { EngineAsk, EnginePorts } from "./engine.js";
@@ -18,6 +16,7 @@ import { Helper } from "./helper.js";
 import type { LoadAnswer, LoadAsk, LoadJob } from "./load.js";
 import { type Figure, figure, rounded } from "./numbers.js";
 import { machineBusyMs, processCpuMs, residentBytes } from "./proc.js";
+import { runFolder } from "./run-folder.js";
 import { epdPicker } from "./scenario.js";
 import type { StreamJob } from "./stream-client.js";
 
@@ -311,8 +310,7 @@ export function sidecarRow(stages: Stages, body: Size, through: Through, engine:
 
 /** Runs the whole bench. Throws an Error when a request failed or a program did not come up; everything that was started has ended then. */
 export async function benchSidecar(options: SidecarBenchOptions): Promise<SidecarBenchResult> {
-  mkdirSync(inRoot("build", "bench"), { recursive: true });
-  const folder = mkdtempSync(join(inRoot("build", "bench"), "run-"));
+  const { folder, remove } = runFolder();
   const engine = new Helper<EngineAsk, EnginePorts | null>("engine");
   const client = new Helper<LoadAsk, LoadAnswer>("load-client");
   const streamClient = new Helper<StreamJob, Lateness>("stream-client");
@@ -366,7 +364,7 @@ export async function benchSidecar(options: SidecarBenchOptions): Promise<Sideca
     await bed?.stop();
     await Promise.all(children.map((child) => child.stop()));
     await Promise.all([engine.stop(), client.stop(), streamClient.stop()]);
-    rmSync(folder, { recursive: true, force: true });
+    remove();
   }
 }
 
