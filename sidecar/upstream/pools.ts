@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { buildConnector, Client, type Dispatcher, Pool } from "undici";
 import type { Candidate } from "../candidates.js";
 import type { SidecarOptions, TlsStage } from "../options.js";
+import { upstreamContext } from "../tls.js";
 
 /** Upstream hosts that keep a pool, per stage (sidecar §2). */
 const MAX_POOLS_PER_STAGE = 1024;
@@ -26,7 +27,7 @@ export class Upstream {
   constructor(authority: string, tls: { readonly verify: boolean } | null, maxIdle: number) {
     const origin = `${tls === null ? "http" : "https"}://${authority}`;
     const host = new URL(origin).hostname.replace(/^\[(.*)\]$/, "$1");
-    const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, ...(tls === null ? {} : { rejectUnauthorized: tls.verify }) });
+    const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, ...(tls === null ? {} : { rejectUnauthorized: tls.verify, secureContext: upstreamContext(tls.verify) }) });
     this.authority = authority;
     this.servername = host;
     this.#origin = origin;
@@ -83,8 +84,11 @@ export class Upstreams {
   readonly #encoders = new Map<string, Upstream>();
   readonly #bootstraps = new Map<string, Upstream>();
 
+  /** @throws OptionsError when the roots that a stage's certificates are verified with cannot be read */
   constructor(options: SidecarOptions) {
     this.#options = options;
+    // Told now, and not by the first request of a stage.
+    for (const stage of options.enableTls) upstreamContext(!options.tlsInsecureSkipVerify.includes(stage));
     const host = options.decoderHost.includes(":") ? `[${options.decoderHost}]` : options.decoderHost;
     this.decoders = Array.from({ length: options.dataParallelSize }, (_, rank) => this.#make(`${host}:${String(options.modelServerPort + rank)}`, "decoder"));
   }
