@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Dispatcher } from "undici";
 import type { FlatHeaders } from "../headers.js";
 import type { Metrics, Stage } from "../metrics.js";
+import { isHttp2, NotProcessedError } from "./http2.js";
 import { LegError, legErrorOf } from "./leg-error.js";
 import type { Upstream } from "./pools.js";
 
@@ -151,7 +152,7 @@ export class Leg implements Dispatcher.DispatchHandler {
 
   /** Whether the failure may be the kept connection's, not the engine's: it was there before and gave no byte of an answer to this call. */
   get brokeOnStaleConnection(): boolean {
-    return this.#socketKept && this.#socket !== null && !this.gotBytes;
+    return this.#socketKept && !this.gotBytes;
   }
 
   /** Whether anything of an answer came, be it less than its head. */
@@ -225,7 +226,8 @@ export class Leg implements Dispatcher.DispatchHandler {
       return;
     }
     this.#controller = controller;
-    announce(this);
+    if (isHttp2(controller)) this.#socketKept = controller.reused;
+    else announce(this);
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number, _headers: unknown, statusText = ""): void {
@@ -249,9 +251,11 @@ export class Leg implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, cause: Error): void {
     if (this.#done) return;
-    if (this.#endedBy === null && !this.#resent && this.request.resendIfStale && this.brokeOnStaleConnection) {
+    if (this.#endedBy === null && !this.#resent && (cause instanceof NotProcessedError || (this.request.resendIfStale && this.brokeOnStaleConnection))) {
       this.#resent = true;
       this.#controller = null;
+      this.#socket = null;
+      this.#socketKept = false;
       this.#metrics.retries.inc({ stage: this.request.stage, reason: "stale_connection" });
       this.#dispatch(true);
       return;

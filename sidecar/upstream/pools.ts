@@ -1,15 +1,12 @@
-import { isIP } from "node:net";
-import { buildConnector, Client, type Dispatcher, Pool } from "undici";
+import { Client, type Dispatcher, Pool } from "undici";
 import type { Candidate } from "../candidates.js";
 import type { SidecarOptions, TlsStage } from "../options.js";
 import { upstreamContext } from "../tls.js";
+import { CONNECT_TIMEOUT_MS, IDLE_TIMEOUT_MS, TlsConnections } from "./tls-connections.js";
 
 /** Upstream hosts that keep a pool, per stage (sidecar §2). */
 const MAX_POOLS_PER_STAGE = 1024;
 
-const CONNECT_TIMEOUT_MS = 30_000;
-/** Most engines close an idle connection after seconds; ours may be older, and a request that meets a closed one is sent once more on a fresh one. */
-const IDLE_TIMEOUT_MS = 90_000;
 const MAX_ANSWER_HEADER_BYTES = 1 << 20;
 
 /** One engine: where it is and its kept connections. */
@@ -23,20 +20,20 @@ export class Upstream {
   readonly #settings: Client.Options;
   readonly #maxIdle: number;
   readonly #pool: Pool;
+  /** Null: no TLS, and so HTTP/1.1. */
+  readonly #tls: TlsConnections | null;
 
   constructor(authority: string, tls: { readonly verify: boolean } | null, maxIdle: number) {
     const origin = `${tls === null ? "http" : "https"}://${authority}`;
-    const host = new URL(origin).hostname.replace(/^\[(.*)\]$/, "$1");
-    const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, ...(tls === null ? {} : { rejectUnauthorized: tls.verify, secureContext: upstreamContext(tls.verify) }) });
+    const url = new URL(origin);
+    const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
     this.authority = authority;
     this.servername = host;
     this.#origin = origin;
     this.#maxIdle = maxIdle;
+    this.#tls = tls === null ? null : new TlsConnections(url, host, tls.verify);
     this.#settings = {
-      // The name in the certificate is the upstream's; an address is not sent as a name (RFC 6066 §3).
-      connect: (options, callback) => {
-        connector({ ...options, servername: isIP(host) === 0 ? host : "" }, callback);
-      },
+      connect: this.#tls === null ? { timeout: CONNECT_TIMEOUT_MS } : this.#tls.forUndici,
       // Legs have deadlines of their own; generations take as long as they take (sidecar §10.3).
       headersTimeout: 0,
       bodyTimeout: 0,
@@ -50,27 +47,37 @@ export class Upstream {
 
   /** Sends on a kept connection, or on a new one; connections beyond the idle limit are closed after their answer. */
   dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    this.#pool.dispatch(this.running > this.#maxIdle ? { ...options, reset: true } : options, handler);
+    const overHttp1 = (): void => {
+      this.#pool.dispatch(this.running > this.#maxIdle ? { ...options, reset: true } : options, handler);
+    };
+    if (this.#tls === null || this.#tls.speaksHttp1) overHttp1();
+    else this.#tls.dispatch(options, handler, overHttp1);
   }
 
   /** Sends on a connection that nothing used before and nothing will use after. */
   dispatchFresh(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void {
-    const client = new Client(this.#origin, this.#settings);
-    client.dispatch({ ...options, reset: true }, handler);
-    client.close().catch(() => undefined);
+    const overHttp1 = (): void => {
+      const client = new Client(this.#origin, this.#settings);
+      client.dispatch({ ...options, reset: true }, handler);
+      client.close().catch(() => undefined);
+    };
+    if (this.#tls === null || this.#tls.speaksHttp1) overHttp1();
+    else this.#tls.dispatchFresh(options, handler, overHttp1);
   }
 
   /** Open and kept connections. */
   get connections(): number {
-    return this.#pool.stats.connected ?? 0;
+    return (this.#pool.stats.connected ?? 0) + (this.#tls?.http2.count ?? 0);
   }
 
   /** Ends kept connections once what runs on them has ended. */
   async close(): Promise<void> {
+    this.#tls?.http2.close();
     await this.#pool.close();
   }
 
   async destroy(): Promise<void> {
+    this.#tls?.destroy();
     await this.#pool.destroy();
   }
 }
