@@ -24,6 +24,15 @@ export class TlsOptions {
   verify: bool = false;
 }
 
+/** What the reference keeps in an InferenceObjective object. */
+export class Objective {
+  constructor(
+    public readonly name: string,
+    /** Below 0: may be refused when the fleet is saturated. */
+    public readonly priority: i32,
+  ) {}
+}
+
 export class FilterOptions {
   /** A wanted stage without an endpoint fails the request (`fail`) instead of being left out (`local`). */
   failOnMissingStage: bool = false;
@@ -44,6 +53,10 @@ export class FilterOptions {
   allowExperimentalPlugins: bool = false;
   /** Who may be a KV source (scheduler L16); empty: everybody. */
   kvSourceSelector: LabelSelector = new LabelSelector();
+  /** Names that `x-llm-d-inference-objective` may carry, with their priorities; another name has priority 0 (scheduler §6.1). */
+  readonly objectives: Array<Objective> = [];
+  /** Candidates are only those that `envoy.lb.subset_hint` names, where a filter ahead has set it (scheduler §6.1, 7). */
+  subsetHint: bool = false;
   /** Label whose value the prefill and the decode endpoint of a request share, so that a rollout does not mix revisions; "": none. */
   revisionLabel: string = "";
 }
@@ -65,6 +78,8 @@ export function readOptions(node: Node): FilterOptions {
     "allowExperimentalPlugins",
     "kvSourceSelector",
     "revisionLabel",
+    "objectives",
+    "subsetHint",
   ]);
   if (!known) return options;
   node.get("apiVersion").oneOf(["crosspoint/v1"]);
@@ -105,10 +120,25 @@ export function readOptions(node: Node): FilterOptions {
   }
   options.allowExperimentalPlugins = node.boolOf("allowExperimentalPlugins", false);
   options.kvSourceSelector = LabelSelector.read(node.get("kvSourceSelector"));
+  readObjectives(node.get("objectives"), options.objectives);
+  options.subsetHint = node.boolOf("subsetHint", false);
   const labelNode = node.get("revisionLabel");
   options.revisionLabel = labelNode.text("");
   if (labelNode.isString && !isLabelKey(options.revisionLabel)) labelNode.error("not a valid label key");
   return options;
+}
+
+/** `{name: priority}`. */
+function readObjectives(node: Node, out: Array<Objective>): void {
+  if (!node.object()) return;
+  const members = node.members();
+  for (let i = 0; i < members.length; i++) {
+    const member = members[i];
+    for (let k = 0; k < out.length; k++) if (out[k].name == member.name) member.error("given more than once");
+    if (member.name.length == 0 || member.name.length > 256) member.error("the name must have 1 to 256 characters");
+    if (!member.isNumber) member.error("must be a whole number" + member.got());
+    else out.push(new Objective(member.name, member.int(0, -2147483648, 2147483647)));
+  }
 }
 
 /** A number of bytes, or a quantity like `64Mi`. */

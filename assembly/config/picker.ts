@@ -493,8 +493,9 @@ function readParser(node: Node, config: PickerConfig): void {
     node.error(reason.length > 0 ? NOT_IN_LINE + reason : "parser references undefined plugin '" + name + "'");
     return;
   }
-  // The reference skips a second parser of the same type (scheduler RQ-05).
-  if (!config.parsers.includes(type)) config.parsers.push(type);
+  // The reference skips a second parser of the same type, and whatever stands behind a fallback, which takes every path (scheduler RQ-05).
+  if (config.parsers.includes("passthrough-parser")) node.warn("ignored: it stands behind passthrough-parser, which takes every path");
+  else if (!config.parsers.includes(type)) config.parsers.push(type);
 }
 
 /** The detector that decides on sheddable requests; `utilization-detector` where none is named. */

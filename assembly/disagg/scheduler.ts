@@ -108,6 +108,11 @@ export class Scheduler {
     const decision = this.begin(facts);
     if (decision.outcome != Outcome.Ok) return decision;
     const pass = this.pass;
+    // Without a body there is nothing to shed: the reference does not look at such a request's objective either (scheduler §6.1, 1).
+    if (reason != DecodeReason.NoBody && !this.admit(facts)) {
+      decision.outcome = Outcome.Saturated;
+      return decision;
+    }
     if (this.pin(facts)) {
       decision.decodeReason = reason;
       return decision;

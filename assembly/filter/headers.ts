@@ -1,5 +1,6 @@
 // Request headers that plugins go by, and what they have the answer carry. Read only where a configured plugin asks for them.
 import { WantedHeader } from "../config/build";
+import { Objective } from "../config/options";
 import { idHash } from "../endpoints";
 import { Bytes, getHeader, HeaderMap, valueAt, valueSize } from "../host";
 import { RequestFacts } from "../scheduling/request";
@@ -43,4 +44,16 @@ export class HeaderSource {
 
 export function readHeaders(sources: HeaderSource[], facts: RequestFacts): void {
   for (let i = 0; i < sources.length; i++) facts.headers[i] = sources[i].read();
+}
+
+/** The new name wins where both are sent (scheduler §1.5). */
+const OBJECTIVE = new Bytes("x-llm-d-inference-objective");
+const OLD_OBJECTIVE = new Bytes("x-gateway-inference-objective");
+
+/** Priority of the request's objective; 0 without one, and for a name that is not configured. Costs nothing where no objective is. */
+export function priorityOf(objectives: Objective[]): i32 {
+  if (!objectives.length || !(getHeader(HeaderMap.Request, OBJECTIVE) || getHeader(HeaderMap.Request, OLD_OBJECTIVE))) return 0;
+  const name = String.UTF8.decodeUnsafe(valueAt, valueSize);
+  for (let i = 0; i < objectives.length; i++) if (objectives[i].name == name) return objectives[i].priority;
+  return 0;
 }

@@ -3,8 +3,8 @@ import { LoadedConfig, loadDocument } from "../config";
 import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
 import { BufferKind, Bytes, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
 import { IndexWalk, MediaIndex, PrefixIndex, pruneFloors, readFloors } from "../prefix";
-import { MediaEstimate, shapesOf, useEstimate } from "../request";
-import { TokenParams } from "../scheduling/producers/token";
+import { shapesOf, useEstimate } from "../request";
+import { EnvoyEstimate } from "./estimate";
 import { HeaderSource } from "./headers";
 import { Scraper, Renewal } from "./scraper";
 import { RequestStream } from "./stream";
@@ -70,7 +70,7 @@ export class FilterRoot extends RootContext {
     config.scheduler.seed(random64());
     this.shapes = shapesOf(config.parsers);
     this.passthrough = config.parsers.includes("passthrough-parser");
-    useEstimate(estimateOf(config.tokens));
+    useEstimate(new EnvoyEstimate(config.tokens));
     this.index = v.indexOf(<u32>(config.options.indexBytes / SLOT_BUDGET));
     this.staleMs = <u64>max(2000, 3 * config.options.scrape.intervalMs);
     if (config.mediaItems) this.media = new MediaIndex(v.store);
@@ -258,20 +258,4 @@ function keyOf(text: string): u64 {
   let h: u64 = 0xcbf29ce484222325;
   for (let i = 0; i < text.length; i++) h = (h ^ <u64>text.charCodeAt(i)) * 0x100000001b3;
   return h;
-}
-
-function estimateOf(tokens: TokenParams): MediaEstimate {
-  const e = new MediaEstimate();
-  e.imageStatic = tokens.imageStatic ? <u32>tokens.imageStaticTokens : 0;
-  e.imageFactor = <u32>tokens.imageFactor;
-  e.imagePixels = <u32>tokens.imageResolution.width * <u32>tokens.imageResolution.height;
-  const perFrame = tokens.videoFrameStatic ? tokens.videoStaticTokensPerFrame : max(1, (tokens.videoResolution.width * tokens.videoResolution.height) / tokens.videoFactor);
-  let frames = tokens.videoDurationSeconds * (tokens.videoStrided ? tokens.videoSourceFps / <f64>tokens.videoFrameStride : tokens.videoSampleFps);
-  if (tokens.videoMinFrames > 0) frames = Math.max(frames, <f64>tokens.videoMinFrames);
-  if (tokens.videoMaxFrames > 0) frames = Math.min(frames, <f64>tokens.videoMaxFrames);
-  if (tokens.videoTemporalPatch > 1) frames = Math.ceil(frames / <f64>tokens.videoTemporalPatch);
-  let total = Math.floor(frames) * <f64>perFrame;
-  if (tokens.videoMaxTokens > 0) total = Math.min(total, <f64>tokens.videoMaxTokens);
-  e.videoTokens = <u32>Math.max(1, Math.min(total, 268435456.0));
-  return e;
 }

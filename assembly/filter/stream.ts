@@ -33,7 +33,7 @@ import { PassStage, Picks } from "../scheduling/pass";
 import { RequestView, Scanner, ScanError, ShapeId, shapeOf, shapeOfPath } from "../request";
 import { Space } from "../store";
 import { CreditTrail } from "./credit";
-import { readHeaders } from "./headers";
+import { priorityOf, readHeaders } from "./headers";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot } from "./root";
@@ -177,9 +177,12 @@ export class RequestStream extends StreamContext {
     const v = this.root.vm!;
     const s = changetype<Scanner>(this.scanner);
     v.view.take(s);
-    if (this.root.config!.options.strict && (v.view.error != ScanError.None || v.view.duplicates)) {
-      this.refuse(v.view.error);
-      return;
+    if (this.root.config!.options.strict) {
+      const why = whyRefused(s, v.view);
+      if (why.length) {
+        this.refuse(why);
+        return;
+      }
     }
     if (v.view.error == ScanError.None) this.decide(DecodeReason.Picked);
     else this.decide(v.view.error == ScanError.Empty && !this.seen ? DecodeReason.NoBody : DecodeReason.UndecidedBody);
@@ -187,10 +190,9 @@ export class RequestStream extends StreamContext {
   }
 
   /** Strict mode: 400 before any leg is called (FilterOptions.strict). */
-  private refuse(error: ScanError): void {
+  private refuse(why: string): void {
     this.answered = true;
     this.root.vm!.stats.rejected.add(1);
-    const why = error == ScanError.None ? "a member name stands twice in one object" : error == ScanError.TooDeep ? "it is nested too deeply" : error == ScanError.TooManyMembers ? "it has too many members" : error == ScanError.Empty ? "it is empty" : "it is not JSON in UTF-8";
     sendError(400, "BadRequestError", "the request's body is refused: " + why, "");
     this.dropScanner();
   }
@@ -239,6 +241,7 @@ export class RequestStream extends StreamContext {
     } else this.clearMatches(table);
     f.pinned = this.pinned(readable ? view.keptFor : 0, <u32>(now / 1000));
     f.requestHash = requestHash();
+    f.priority = priorityOf(config.options.objectives);
     const decision = readable ? config.scheduler.decide(f) : config.scheduler.decideByLoad(f, reason);
     this.count(decision, f.tokens, table);
     this.writeRecord(decision, table, readable);
@@ -250,7 +253,7 @@ export class RequestStream extends StreamContext {
     }
     this.route(decision, table);
     this.putInFlight(decision, table, f.tokens, now);
-    if (readable && view.keyCount) this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
+    if (readable && view.keyCount && shapeOf(this.shape).computes) this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
   }
 
   /** The endpoint that keeps the response which the request goes on with, or asks for by its path. */
@@ -369,7 +372,7 @@ export class RequestStream extends StreamContext {
       v.inflight.change(this.encoders[i], itemsOf(i, encode.count, this.items), 0);
     }
     const media = this.root.media;
-    if (!media) return;
+    if (!media || !shapeOf(this.shape).computes) return;
     for (let i = 0, n = f.itemCount; i < n; i++) {
       const place = encode.count ? encode.list[i % encode.count] : decision.prefill.count ? decision.prefill.first : decision.decode.first;
       media.credit(f.items, i, table.id[place], this.root.config!.mediaItems, nowS);
@@ -498,6 +501,26 @@ export class RequestStream extends StreamContext {
     this.root.vm!.inflight.streams--;
     this.root.giveStream(this);
   }
+}
+
+/** What is wrong with a body that is read strictly, "" for nothing. The reference refuses what its parsers cannot read (scheduler §6.7), and so does this mode. */
+function whyRefused(s: Scanner, view: RequestView): string {
+  switch (view.error) {
+    case ScanError.None:
+      break;
+    case ScanError.TooDeep:
+      return "it is nested too deeply";
+    case ScanError.TooManyMembers:
+      return "it has too many members";
+    case ScanError.Empty:
+      return "it is empty";
+    default:
+      return "it is not JSON in UTF-8";
+  }
+  if (view.duplicates) return "a member name stands twice in one object";
+  // SGLang serves one model, and its own path names none.
+  if (!s.reader.modelSize && view.shape != ShapeId.SglangGenerate) return "model not found in request body";
+  return s.reader.hasPrompt ? "" : "it holds no valid messages or prompt";
 }
 
 /** Hash of the id in `/v1/responses/ID` and the paths below it, 0 for any other path. */

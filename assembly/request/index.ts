@@ -5,3 +5,4 @@ export { Name, spelling } from "./names";
 export { ShapeId, shapeOf, shapeOfPath, shapesOf } from "./shape";
 export { KeySpan, RequestView, Whole } from "./view";
 export { MediaEstimate, useEstimate } from "./media";
+export { decimalOf } from "./numbers";

@@ -9,8 +9,11 @@ export class MediaEstimate {
   imageFactor: u32 = 1024;
   /** Pixels of a picture whose size the URL does not tell (640 x 360). */
   imagePixels: u32 = 640 * 360;
-  /** Tokens of a video. */
-  videoTokens: u32 = 4500;
+
+  /** Tokens of a video; asked at the end of each such part. */
+  videoTokens(): u32 {
+    return 4500;
+  }
 }
 
 export let estimate: MediaEstimate = new MediaEstimate();
@@ -30,7 +33,7 @@ export function mediaTokens(type: Name, urlSize: u32, dataSize: u32, pixels: u32
       return max<u32>(1, (pixels ? pixels : e.imagePixels) / e.imageFactor);
     }
     case Name.VideoUrl:
-      return max<u32>(1, estimate.videoTokens);
+      return max<u32>(1, estimate.videoTokens());
     case Name.AudioUrl:
       return max<u32>(1, (urlSize + 3) >> 2);
   }

@@ -47,3 +47,19 @@ export function numberOf(at: usize, size: u32): f64 {
   for (; power < 0; power++) mantissa /= 10;
   return sign * mantissa;
 }
+
+/** The value of a decimal number as a header has it (`24`, `29.97`), white space around it left out; 0 for anything else and for what is not above 0. */
+export function decimalOf(at: usize, size: u32): f64 {
+  while (size && load<u8>(at) <= 0x20) {
+    at++;
+    size--;
+  }
+  while (size && load<u8>(at + size - 1) <= 0x20) size--;
+  let dots = 0;
+  for (let i: u32 = 0; i < size; i++) {
+    const c = <u32>load<u8>(at + i);
+    if (c == 0x2e) dots++;
+    else if (c - 0x30 > 9) return 0;
+  }
+  return dots > 1 || size > 32 ? 0 : numberOf(at, size);
+}

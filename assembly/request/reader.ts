@@ -8,7 +8,7 @@ import { LAST_REPORTED, Name, NAME_ROOM, nameOf } from "./names";
 import { isNumeric, numberOf } from "./numbers";
 import { PictureProbe } from "./picture";
 import { Kind, Mode, ScanError, Scanner } from "./scanner";
-import { shapeOf } from "./shape";
+import { ShapeId, shapeOf } from "./shape";
 import { NameSet, STRICT_DEPTH } from "./strict";
 
 /** The meaning of a value, or of an open container. */
@@ -259,6 +259,10 @@ export class Reader {
   prompts: u32;
   /** The prompt has a form that is not counted (objects, embeddings). */
   strange: u32;
+  /** Elements of the list of messages. */
+  private messages: u32;
+  /** Read strictly: a message has not the form of one. */
+  private misshapen: u32;
   /** One of the names that are known here stands twice in the top-level object. */
   duplicates: u32;
   private strict: u32;
@@ -366,6 +370,8 @@ export class Reader {
     this.strange = 0;
     this.duplicates = 0;
     this.strict = 0;
+    this.messages = 0;
+    this.misshapen = 0;
   }
 
   /** This body is read strictly: `duplicates` is about every name of every object, and deep nesting is an error. After `start`. */
@@ -755,6 +761,8 @@ export class Reader {
   private element(parent: Ctx, kind: Kind): Ctx {
     switch (parent) {
       case Ctx.Messages:
+        this.messages++;
+        if (kind != Kind.Object) this.misshapen = 1;
         return kind == Kind.Object ? Ctx.Message : kind == Kind.String ? Ctx.Text : Ctx.Skip;
       case Ctx.Content:
       case Ctx.Front:
@@ -811,6 +819,7 @@ export class Reader {
       this.compact += 1 + (kind == Kind.String ? 2 : 0) + (kind == Kind.Null || kind == Kind.True ? 4 : kind == Kind.False ? 5 : 0);
       mode = Mode.Hash;
     }
+    if (this.strict) this.checkKind(ctx, kind);
     switch (ctx) {
       case Ctx.Skip:
         break;
@@ -876,6 +885,27 @@ export class Reader {
       else if (kind != Kind.String) this.strange = 1;
     }
     return mode;
+  }
+
+  /** What the reference's parsers refuse of messages (scheduler §6.7): anything but a list of objects whose role is a text and whose content a text, a list or null. */
+  private checkKind(ctx: Ctx, kind: Kind): void {
+    if (ctx == Ctx.MessageSide) {
+      if (this.slot == MessageSlot.Role && kind != Kind.String) this.misshapen = 1;
+    } else if (ctx == Ctx.Content) {
+      if (kind != Kind.String && kind != Kind.Array && kind != Kind.Null) this.misshapen = 1;
+    } else if (ctx == Ctx.Messages) {
+      if (kind != Kind.Array && (kind != Kind.String || this.shape != ShapeId.Responses)) this.misshapen = 1;
+      else if (kind == Kind.String) this.messages = 1;
+    }
+  }
+
+  /** Whether the body, read strictly, has what its shape must have (scheduler §6.7, RQ-02, RQ-03): messages, or a prompt that is one. */
+  get hasPrompt(): bool {
+    if (this.misshapen || this.strange || !this.isObject) return false;
+    if (load<u8>(this.seen + Name.PromptEmbeds) || this.shape == ShapeId.SglangGenerate) return true;
+    const shape = shapeOf(this.shape);
+    const list = shape.topMember(Name.Messages) == Ctx.Messages ? Name.Messages : shape.topMember(Name.Input) == Ctx.Messages ? Name.Input : Name.Other;
+    return list != Name.Other && load<u8>(this.seen + list) ? this.messages > 0 : this.prompts > 0;
   }
 
   /** From here to the value's end everything goes into one hash. */

@@ -7,6 +7,7 @@ import { EmbeddingsShape } from "./shapes/embeddings";
 import { GenerateShape } from "./shapes/generate";
 import { MessagesShape } from "./shapes/messages";
 import { OtherShape } from "./shapes/other";
+import { ChatRenderShape, CompletionsRenderShape } from "./shapes/render";
 import { ResponsesShape } from "./shapes/responses";
 import { SglangGenerateShape } from "./shapes/sglang-generate";
 
@@ -18,6 +19,8 @@ export class Shape {
     readonly parser: string,
     /** Stages of its requests may run on other pods: the sidecar carries a plan out on this path. */
     readonly splits: bool,
+    /** An engine computes the prompt, and holds it afterwards. */
+    readonly computes: bool = true,
   ) {}
 
   /** What a top-level member holds: `Ctx.Messages`, `Prompt`, `Ids` or `Front`; `Ctx.Skip` for every other name. */
@@ -40,6 +43,8 @@ export const enum ShapeId {
   Generate = 5,
   Embeddings = 6,
   SglangGenerate = 7,
+  ChatRender = 8,
+  CompletionsRender = 9,
 }
 
 const SHAPES: StaticArray<Shape> = [
@@ -51,6 +56,8 @@ const SHAPES: StaticArray<Shape> = [
   new GenerateShape(),
   new EmbeddingsShape(),
   new SglangGenerateShape(),
+  new ChatRenderShape(),
+  new CompletionsRenderShape(),
 ];
 
 export function shapeOf(id: u32): Shape {

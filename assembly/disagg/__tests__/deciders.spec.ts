@@ -120,6 +120,16 @@ describe("prefix-based-pd-decider", () => {
     expect(ask(3, 0, 8, 0)).toBe("skip_short_prompt");
   });
 
+  it("S-DC-12 match info of another type than the index's cannot be: a producer of another type is refused", () => {
+    expect(
+      oneError(
+        '{"plugins":[{"type":"inflight-load-producer","name":"mine"},{"type":"prefix-based-pd-decider","parameters":{"prefixMatchInfoProducerName":"mine"}}]}',
+        "plugins[1].parameters.prefixMatchInfoProducerName",
+        "not of type approx-prefix-cache-producer",
+      ),
+    ).toBe("");
+  });
+
   it("takes the name of its producer (scheduler L7), and refuses one that is not there", () => {
     expect(
       oneError(

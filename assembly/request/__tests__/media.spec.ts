@@ -3,6 +3,12 @@ import { MediaEstimate, ScanError, ShapeId, useEstimate } from "../index";
 import { MAX_MEDIA } from "../reader";
 import { firstBadCut, joined, keys, keysOf, media, mediaAt, orders, read, repeated, same, scanner, shared, textOf, useBlocks, utf8, view } from "./support";
 
+class LongVideos extends MediaEstimate {
+  videoTokens(): u32 {
+    return 6000;
+  }
+}
+
 const CHAT = ShapeId.Chat;
 const RESPONSES = ShapeId.Responses;
 const MESSAGES = ShapeId.Messages;
@@ -279,9 +285,8 @@ describe("place holders", () => {
   });
 
   it("as configured", () => {
-    const e = new MediaEstimate();
+    const e = new LongVideos();
     e.imageStatic = 77;
-    e.videoTokens = 6000;
     useEstimate(e);
     expect(found(image(png(640, 480)) + ',{"type":"video_url","video_url":{"url":"v"}}')).toBe("image_url:77 video_url:6000");
     e.imageStatic = 0;

@@ -1,14 +1,18 @@
 // Which path is read as which API shape: query, fragment and slashes at the end do not matter (scheduler §2.7; case 28).
 import { ShapeId, shapeOf, shapeOfPath, shapesOf, Whole } from "../index";
-import { keys, read, utf8, view } from "./support";
+import { keys, read, same, utf8, view } from "./support";
 
 function shape(path: string): u32 {
   const bytes = utf8(path);
   return shapeOfPath(changetype<usize>(bytes), bytes.length);
 }
 
-const PATHS: StaticArray<string> = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/inference/v1/generate", "/v1/embeddings", "/generate"];
-const SHAPES: StaticArray<ShapeId> = [ShapeId.Chat, ShapeId.Completions, ShapeId.Messages, ShapeId.Responses, ShapeId.Generate, ShapeId.Embeddings, ShapeId.SglangGenerate];
+const PATHS: StaticArray<string> = [
+  "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/inference/v1/generate", "/v1/embeddings", "/generate", "/v1/chat/completions/render", "/v1/completions/render",
+];
+const SHAPES: StaticArray<ShapeId> = [
+  ShapeId.Chat, ShapeId.Completions, ShapeId.Messages, ShapeId.Responses, ShapeId.Generate, ShapeId.Embeddings, ShapeId.SglangGenerate, ShapeId.ChatRender, ShapeId.CompletionsRender,
+];
 
 describe("paths", () => {
   it("each of them", () => {
@@ -21,6 +25,35 @@ describe("paths", () => {
   it("with a query, a fragment, slashes at the end, and all of them", () => {
     const tails: StaticArray<string> = ["?", "?beta=true", "?a=/v1/completions", "/", "//", "/?x=1", "#top", "?x#y", "///?x=/"];
     for (let i = 0; i < PATHS.length; i++) for (let t = 0; t < tails.length; t++) expect(shape(PATHS[i] + tails[t])).toBe(SHAPES[i], PATHS[i] + tails[t]);
+  });
+
+  it("S-RQ-05 the longest path counts: chat completions are not read as completions, nor what is below either", () => {
+    expect(shape("/v1/chat/completions")).toBe(ShapeId.Chat);
+    expect(shape("/v1/completions")).toBe(ShapeId.Completions);
+    expect(shape("/v1/chat/completions/render")).toBe(ShapeId.ChatRender);
+    // One parser has each path, so that which is registered first decides nothing.
+    for (let i = 0; i < PATHS.length; i++) for (let k = 0; k < i; k++) expect(PATHS[i] != PATHS[k]).toBe(true);
+  });
+
+  it("S-RQ-07 a slash at the end, a query and the /render path below: the same reader", () => {
+    const bodies: StaticArray<string> = ['{"model":"m","messages":[{"role":"user","content":"1234567890"}]}', '{"model":"m","prompt":"1234567890"}'];
+    for (let i = 0; i < 2; i++) {
+      const path = i ? "/v1/completions" : "/v1/chat/completions";
+      read(utf8(bodies[i]), shape(path));
+      const tokens = view.tokens;
+      const key = keys();
+      const others: StaticArray<string> = ["/", "?x=1", "/render", "/render/", "/render?x=1"];
+      for (let k = 0; k < others.length; k++) {
+        read(utf8(bodies[i]), shape(path + others[k]));
+        expect(view.tokens).toBe(tokens, others[k]);
+        expect(same(keys(), key)).toBe(true, others[k]);
+      }
+      // Rendering computes nothing: not split, and nobody holds the prompt afterwards.
+      const render = shapeOf(shape(path + "/render"));
+      expect(render.splits).toBe(false);
+      expect(render.computes).toBe(false);
+      expect(shapeOf(shape(path)).computes).toBe(true);
+    }
   });
 
   it("every other path is none of ours", () => {

@@ -9,8 +9,8 @@ export function isChatMedia(type: Name): bool {
 
 /** OpenAI chat completions. */
 export class ChatShape extends Shape {
-  constructor() {
-    super("/v1/chat/completions", "openai-parser", true);
+  constructor(path: string = "/v1/chat/completions", splits: bool = true, computes: bool = true) {
+    super(path, "openai-parser", splits, computes);
   }
   topMember(name: Name): Ctx {
     return name == Name.Messages ? Ctx.Messages : Ctx.Skip;

@@ -4,8 +4,8 @@ import { Shape } from "../shape";
 
 /** OpenAI completions: a text, a list of texts, ids, or a list of lists of ids. */
 export class CompletionsShape extends Shape {
-  constructor() {
-    super("/v1/completions", "openai-parser", true);
+  constructor(path: string = "/v1/completions", splits: bool = true, computes: bool = true) {
+    super(path, "openai-parser", splits, computes);
   }
   topMember(name: Name): Ctx {
     return name == Name.Prompt ? Ctx.Prompt : Ctx.Skip;

@@ -52,6 +52,7 @@ export class P2pSourceProducer extends Plugin {
 
 function isIn(table: EndpointTable, allowed: StaticArray<u8>, excluded: StaticArray<u8>, endpoint: i32, least: i64): bool {
   const tokens = unchecked(table.matchedTokens[endpoint]);
+  if (unchecked(table.hostPort[endpoint]).length == 0) return false; // Nothing could be written into the header (scheduler P2-04).
   return tokens > 0 && <i64>tokens >= least && unchecked(allowed[endpoint]) != 0 && unchecked(excluded[endpoint]) == 0 && unchecked(table.usable[endpoint]) != 0;
 }
 
