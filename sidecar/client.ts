@@ -54,6 +54,47 @@ export function writeAndCut(response: ClientResponse, chunk: Buffer): void {
   else response.write(chunk, done);
 }
 
+/** Notices a client that leaves its answer unread. */
+export interface ReaderWatch {
+  /** Something waits to be taken. */
+  blocked(): void;
+  /** It was taken. */
+  flows(): void;
+}
+
+/**
+ * Calls back when a client has taken nothing of what waits for it for so long. One that reads slowly is no such client.
+ *
+ * @param idleMs 0: never
+ */
+export function watchReader(response: ClientResponse, idleMs: number, onStalled: () => void): ReaderWatch {
+  if (idleMs === 0) return { blocked: () => undefined, flows: () => undefined };
+  if (!(response instanceof Http2ServerResponse)) {
+    response.on("timeout", onStalled);
+    // Node's own timer knows of writes that are under way. The server sets it anew once the answer is given.
+    return { blocked: () => response.socket?.setTimeout(idleMs), flows: () => response.socket?.setTimeout(0) };
+  }
+  // Of a stream of many Node's timer would see what the others take.
+  const { stream } = response;
+  let timer: NodeJS.Timeout | null = null;
+  let waiting = 0;
+  const flows = (): void => {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+  };
+  const look = (): void => {
+    flows();
+    waiting = stream.writableLength;
+    timer = setTimeout(() => {
+      if (stream.writableLength === 0 || stream.destroyed) return;
+      if (stream.writableLength === waiting) onStalled();
+      else look();
+    }, idleMs).unref();
+  };
+  response.once("close", flows);
+  return { blocked: look, flows };
+}
+
 /** Reads on and throws away what is left of a body that is not wanted. */
 export function discardBody(request: ClientMessage): void {
   if (request.complete || request.destroyed) return;

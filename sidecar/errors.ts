@@ -4,6 +4,7 @@ const TYPES = {
   403: "ForbiddenError",
   404: "NotFoundError",
   405: "MethodNotAllowedError",
+  408: "RequestTimeoutError",
   413: "PayloadTooLargeError",
   415: "UnsupportedMediaTypeError",
   431: "RequestHeaderFieldsTooLargeError",

@@ -5,7 +5,7 @@ import type { ScannerFactory } from "./body/make-scanner.js";
 import type { Pieces } from "./body/pieces.js";
 import type { ApiShape, BodyView } from "./body/types.js";
 import type { Candidate } from "./candidates.js";
-import { answerError, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
+import { answerError, type ClientMessage, type ClientResponse, cut, discardBody, type ReaderWatch, watchReader } from "./client.js";
 import type { KvConnector } from "./connectors/connector.js";
 import type { EcConnector } from "./connectors/ec-connector.js";
 import type { Engine } from "./engine.js";
@@ -68,6 +68,7 @@ export class Exchange {
   #answered = false;
   #bodyOpened = false;
   #body: Pieces | null = null;
+  readonly #reader: ReaderWatch;
 
   /** @param engine the one behind the listener that the request came to */
   constructor(services: Services, engine: Engine, request: ClientMessage, response: ClientResponse, target: string) {
@@ -81,6 +82,11 @@ export class Exchange {
     this.#peerAddress = unmapped(request.socket.remoteAddress);
     response.once("close", () => {
       if (!this.#answered) this.#gone.abort();
+    });
+    this.#reader = watchReader(response, services.options.clientIdleTimeoutMs, () => {
+      services.metrics.clientsCut.inc({ reason: "unread" });
+      services.log.info({ requestId: this.requestId }, "the client leaves its answer unread: cut");
+      cut(response);
     });
   }
 
@@ -118,6 +124,16 @@ export class Exchange {
   /** The answer is given to its end: from now on a closed connection means nothing. */
   markAnswered(): void {
     this.#answered = true;
+    if (!this.response.writableFinished) this.#reader.blocked();
+  }
+
+  /** What was written waits for the client to read. */
+  readerBlocked(): void {
+    this.#reader.blocked();
+  }
+
+  readerFlows(): void {
+    this.#reader.flows();
   }
 
   markBodyOpened(): void {

@@ -1,5 +1,5 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
-import { createSecureServer, type Http2SecureServer } from "node:http2";
+import { constants, createSecureServer, type Http2SecureServer, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { KeyPair } from "./certificate.js";
@@ -11,13 +11,16 @@ import { TLS_CIPHERS, TLS_MIN_VERSION } from "./tls.js";
 const MAX_HEADER_BYTES = 1 << 20;
 const MAX_HTTP2_HEADER_FIELDS = 2000;
 const HEADERS_TIMEOUT_MS = 30_000;
-const KEEP_ALIVE_MS = 300_000;
+/** Longer than Envoy keeps an idle connection (an hour): who closes first may meet a request that the other side is sending, and that would be a 503 of the gateway's. */
+const KEEP_ALIVE_MS = 3_900_000;
 /** Large bodies over HTTP/2 would crawl through the default 64 KiB. */
 const HTTP2_WINDOW_BYTES = 1 << 20;
 /** Of one connection. A gateway has them all on a few. */
 const MAX_HTTP2_STREAMS = 1000;
 /** Streams are refused above it, and each may have as much under way as its reader is behind: far above what those come to. MB. */
 const MAX_HTTP2_SESSION_MEMORY_MB = 256;
+/** In a GOAWAY: whatever is open is carried out. */
+const MAX_STREAM_ID = 0x7fff_ffff;
 /** A listen queue for bursts of connections. */
 const BACKLOG = 4096;
 
@@ -27,8 +30,8 @@ export interface Listener {
   readonly port: number;
   /** `http://127.0.0.1:1234`, as a client on this machine would write it. */
   readonly url: string;
-  /** Stops listening; open connections stay. */
-  stop(): void;
+  /** Asks clients by HTTP/2 to take their next requests elsewhere (GOAWAY); open streams go on. By HTTP/1.1 each answer says it for its connection. */
+  drain(): void;
   /** New connections get another certificate; open ones keep theirs. Nothing where there is no TLS. */
   usePair(pair: KeyPair): void;
   /** Stops listening and ends all connections. */
@@ -44,6 +47,11 @@ export interface Listener {
 export async function listen(address: string, port: number, tls: KeyPair | null, handler: RequestHandler): Promise<Listener> {
   const server = tls === null ? plainServer() : secureServer(tls);
   const sockets = new Set<Socket>();
+  const sessions = new Set<ServerHttp2Session>();
+  server.on("session", (session: ServerHttp2Session) => {
+    sessions.add(session);
+    session.once("close", () => sessions.delete(session));
+  });
   server.on("request", handler);
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
@@ -62,8 +70,8 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
   return {
     port: bound.port,
     url: `${tls === null ? "http" : "https"}://${local}:${String(bound.port)}`,
-    stop: () => {
-      server.close();
+    drain: () => {
+      for (const session of sessions) session.goaway(constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
     },
     usePair: (pair) => {
       if ("setSecureContext" in server) server.setSecureContext(contextOf(pair));

@@ -243,6 +243,20 @@ describe("sidecar", () => {
       expect((await ask(url, { body: "{}" })).status).toBe(200);
     });
 
+    it("answers 408 to a body that does not come to its end in time, and ends the connection", async () => {
+      const { url } = await start("--body-timeout=150ms");
+      const { port } = new URL(url);
+      const text = await new Promise<string>((resolve) => {
+        const socket = connectTcp(Number(port), "127.0.0.1", () => socket.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"a":'));
+        socket.once("data", (chunk: Buffer) => {
+          resolve(chunk.toString());
+          socket.destroy();
+        });
+      });
+      expect(text).toMatch(/^HTTP\/1\.1 408 [^]*connection: close[^]*"RequestTimeoutError"/i);
+      expect([engine.received.length, await metric(sidecar ?? (await start()), "clients_cut_total", { reason: "slow_body" })]).toEqual([0, 1]);
+    });
+
     it("passes forms on the audio routes, and no form that could hold a control member", async () => {
       const { url } = await start();
       const form = (name: string): string => `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\nv\r\n--b--\r\n`;
@@ -376,6 +390,30 @@ describe("sidecar", () => {
       expect([health.status, ready.status, await stream.then(({ body, whole }) => [body, whole])]).toEqual([503, 503, ["data: 1\n\ndata: [DONE]\n\n", true]]);
       await drained;
       await expect(ask(running.url, { method: "GET", target: "/health" })).rejects.toThrow();
+      sidecar = null;
+    });
+
+    it("draining tells HTTP/2 clients to go elsewhere, and lets their streams end", async () => {
+      let finish: (() => void) | null = null;
+      engine.handler = (_, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write("data: 1\n\n");
+        finish = () => void response.end("data: [DONE]\n\n");
+      };
+      const running = await start("--secure-proxy");
+      const session = connectHttp2(running.url, { rejectUnauthorized: false });
+      const away = new Promise<number>((resolve) => session.once("goaway", resolve));
+      const stream = session.request({ ":method": "POST", ":path": "/v1/chat/completions" });
+      stream.end("{}");
+      let text = "";
+      stream.on("data", (chunk: Buffer) => (text += chunk.toString()));
+      await until(() => finish !== null);
+      const drained = running.drain();
+      expect(await away).toBe(0);
+      (finish as (() => void) | null)?.();
+      await new Promise((resolve) => stream.once("end", resolve));
+      expect(text).toBe("data: 1\n\ndata: [DONE]\n\n");
+      await drained;
       sidecar = null;
     });
 

@@ -101,6 +101,7 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     metricsUrl: metricsListener?.url ?? null,
     metrics,
     drain: async () => {
+      for (const listener of listeners) listener.drain();
       await door.drain(options.drainTimeoutMs);
       await close();
     },
@@ -275,10 +276,15 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
 
   const opened: readonly ContentCoding[] = codings ?? [];
   const scanner = multipart || codings === null ? null : services.makeScanner(shape);
-  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, scanner });
+  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, timeoutMs: options.bodyTimeoutMs, scanner });
   if (outcome.kind === "gone") return;
   if (outcome.kind === "failed") throw outcome.error;
   if (outcome.kind === "refused") {
+    if (outcome.reason === "slow") {
+      metrics.clientsCut.inc({ reason: "slow_body" });
+      // What is left of the body is not waited for.
+      if ("shouldKeepAlive" in exchange.response) exchange.response.shouldKeepAlive = false;
+    }
     refuse(outcome.reason, outcome.error);
     return;
   }

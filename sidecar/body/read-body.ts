@@ -4,9 +4,11 @@ import { type ContentCoding, decompressor } from "./encodings.js";
 import { PieceCollector, type Pieces } from "./pieces.js";
 import type { BodyScanner, BodyView } from "./types.js";
 
+type BodyRefusal = "too_large" | "bad_encoding" | "slow";
+
 export type ReadOutcome =
   | { readonly kind: "read"; readonly body: Pieces; readonly view: BodyView | null }
-  | { readonly kind: "refused"; readonly error: ApiError; readonly reason: "too_large" | "bad_encoding" }
+  | { readonly kind: "refused"; readonly error: ApiError; readonly reason: BodyRefusal }
   /** The client went away in the middle of its body. */
   | { readonly kind: "gone" }
   /** A fault of ours: the scanner threw. */
@@ -17,12 +19,14 @@ export interface ReadSettings {
   readonly codings: readonly ContentCoding[];
   /** Bytes, of the body as it comes and of what it opens to. */
   readonly limitBytes: number;
+  /** From now to the body's end, in milliseconds; 0: it may take as long as it takes. */
+  readonly timeoutMs?: number;
   /** Fed with the opened body as it arrives; null: not scanned. */
   readonly scanner: BodyScanner | null;
 }
 
 /** Reads a request's body to its end, opening and scanning it on the way. Never rejects. */
-export function readBody(request: Readable, { codings, limitBytes, scanner }: ReadSettings): Promise<ReadOutcome> {
+export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0, scanner }: ReadSettings): Promise<ReadOutcome> {
   return new Promise((resolve) => {
     const pieces = new PieceCollector();
     const chain: Transform[] = [];
@@ -33,6 +37,7 @@ export function readBody(request: Readable, { codings, limitBytes, scanner }: Re
     const finish = (outcome: ReadOutcome): void => {
       if (done) return;
       done = true;
+      if (timer !== null) clearTimeout(timer);
       request.off("data", onData).off("end", onEnd).off("close", onClose);
       for (const stage of chain) stage.destroy();
       resolve(outcome);
@@ -46,9 +51,15 @@ export function readBody(request: Readable, { codings, limitBytes, scanner }: Re
         finish({ kind: "failed", error });
       }
     };
-    const refuse = (reason: "too_large" | "bad_encoding", error: ApiError): void => {
+    const refuse = (reason: BodyRefusal, error: ApiError): void => {
       finish({ kind: "refused", reason, error });
     };
+    const timer =
+      timeoutMs === 0
+        ? null
+        : setTimeout(() => {
+            refuse("slow", new ApiError(408, `the request body took longer than ${String(timeoutMs)} ms`));
+          }, timeoutMs);
     const tooLarge = (): void => {
       refuse("too_large", new ApiError(413, `the request body is larger than ${String(limitBytes)} bytes`));
     };

@@ -250,8 +250,10 @@ class ChunkedCall {
     if (isFirst) writeHead(response, 200, ["content-type", "text/event-stream; charset=utf-8", ...withoutHeader(this.#headers(headers), "content-type")]);
     if (write(response, chunkEvent(chunk, isFirst, finish))) return !gone.aborted;
     // Nothing more is asked of the engine while the client does not read.
+    this.#exchange.readerBlocked();
     await new Promise<void>((resolve) => {
       const done = (): void => {
+        this.#exchange.readerFlows();
         response.off("drain", done);
         gone.removeEventListener("abort", done);
         resolve();

@@ -225,6 +225,69 @@ describe("relay", () => {
       await until(() => engine.received[0]?.aborted === true, 1000);
     });
 
+    it.each(["--secure-proxy=false", "--secure-proxy"])("a client that leaves its answer unread is cut, a stream or a whole answer (%s)", async (secure) => {
+      const running = await start(secure, "--client-idle-timeout=300ms");
+      for (const type of ["text/event-stream", "application/json"]) {
+        const calls = engine.received.length;
+        engine.handler = (_, response) => {
+          response.writeHead(200, { "content-type": type });
+          for (let pieces = 0; pieces < 64; pieces++) response.write(Buffer.alloc(1_000_000, "x"));
+        };
+        const { head } = open(running.url, { body: "{}" });
+        const response = await head;
+        response.on("error", () => undefined);
+        response.pause();
+        await until(() => engine.received[calls]?.aborted === true, 15_000);
+      }
+      expect([await metric(running, "clients_cut_total", { reason: "unread" }), await metric(running, "in_flight_requests")]).toEqual([2, 0]);
+    });
+
+    it("so is one whose answer is there to its end already, and one stream of many over HTTP/2", async () => {
+      const running = await start("--secure-proxy", "--client-idle-timeout=300ms");
+      engine.handler = (_, response) => {
+        response.writeHead(200, { "content-type": "application/json" });
+        // Less than what the engine is stopped at, more than what the client's window takes.
+        response.end(Buffer.alloc(150_000, "x"));
+      };
+      const session = connectHttp2(running.url, { rejectUnauthorized: false });
+      const ask2 = (): ReturnType<typeof session.request> => {
+        const stream = session.request({ ":method": "POST", ":path": "/v1/chat/completions" });
+        stream.on("error", () => undefined);
+        stream.end("{}");
+        return stream;
+      };
+      const unread = ask2();
+      await new Promise((resolve) => unread.once("response", resolve));
+      const closed = new Promise((resolve) => unread.once("close", resolve));
+      // Others on the connection are served meanwhile, and keep it busy.
+      for (let round = 0; round < 8; round++) {
+        const other = ask2();
+        let bytes = 0;
+        other.on("data", (chunk: Buffer) => (bytes += chunk.length));
+        await new Promise((resolve) => other.once("close", resolve));
+        expect(bytes).toBe(150_000);
+        await sleep(60);
+      }
+      await closed;
+      expect(await metric(running, "clients_cut_total", { reason: "unread" })).toBe(1);
+      session.destroy();
+    });
+
+    it("a client that reads slowly is not cut, and a kept connection is not either", async () => {
+      const running = await start("--client-idle-timeout=300ms");
+      engine.handler = (_, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.end(Buffer.alloc(8_000_000, "x"));
+      };
+      const response = await open(running.url, { body: "{}" }).head;
+      let bytes = 0;
+      for await (const chunk of response) {
+        bytes += (chunk as Buffer).length;
+        await sleep(3);
+      }
+      expect([bytes, await metric(running, "clients_cut_total", { reason: "unread" })]).toEqual([8_000_000, 0]);
+    });
+
     it("keeps the order and the bytes of a long stream to a slow client", async () => {
       const text = Array.from({ length: 20_000 }, (_, index) => `data: {"n":${String(index)}}\n\n`).join("");
       engine.handler = (_, response) => {

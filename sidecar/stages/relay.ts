@@ -156,6 +156,7 @@ class Relay implements LegListener {
       this.#clientLeft();
     };
     this.#onDrain = () => {
+      exchange.readerFlows();
       this.#leg.resume();
     };
   }
@@ -382,7 +383,9 @@ class Relay implements LegListener {
   }
 
   #write(chunk: Buffer): void {
-    if (!write(this.#exchange.response, chunk)) this.#leg.pause();
+    if (write(this.#exchange.response, chunk)) return;
+    this.#leg.pause();
+    this.#exchange.readerBlocked();
   }
 
   onEnd(trailers: FlatHeaders): void {

@@ -84,6 +84,8 @@ export class Leg implements Dispatcher.DispatchHandler {
   /** Why we ended it ourselves. */
   #endedBy: LegError | null = null;
   #sent = false;
+  #sentBytes = 0;
+  #receivedBytes = 0;
   #status = 0;
   #resent = false;
   #done = false;
@@ -181,13 +183,17 @@ export class Leg implements Dispatcher.DispatchHandler {
       servername: upstream.servername,
     } as Dispatcher.DispatchOptions;
     this.#sent = length <= JOIN_BELOW_BYTES;
+    if (this.#sent) this.#sentBytes += length;
     this.#dispatchedAtMs = performance.now();
     if (fresh) upstream.dispatchFresh(options, this);
     else upstream.dispatch(options, this);
   }
 
   *#pieces(body: readonly Buffer[]): Generator<Buffer> {
-    yield* body;
+    for (const piece of body) {
+      this.#sentBytes += piece.length;
+      yield piece;
+    }
     this.#sent = true;
   }
 
@@ -212,6 +218,8 @@ export class Leg implements Dispatcher.DispatchHandler {
     this.request.upstream.running -= 1;
     this.#metrics.legsInFlight.dec({ stage });
     this.#metrics.legs.inc({ stage, outcome });
+    this.#metrics.legBytes.inc({ stage, direction: "sent" }, this.#sentBytes);
+    this.#metrics.legBytes.inc({ stage, direction: "received" }, this.#receivedBytes);
     this.#metrics.legDuration.observe({ stage }, (performance.now() - this.#startedAtMs) / 1000);
   }
 
@@ -240,7 +248,9 @@ export class Leg implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (!this.#done) this.#listener.onData(chunk);
+    if (this.#done) return;
+    this.#receivedBytes += chunk.length;
+    this.#listener.onData(chunk);
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
