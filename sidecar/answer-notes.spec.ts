@@ -49,4 +49,20 @@ describe("FirstEventId", () => {
     const first = new FirstEventId();
     expect([first.push(Buffer.from("data: x\n")), first.id]).toEqual([true, null]);
   });
+
+  it("gives a line up that is too long, and keeps none of it", () => {
+    const first = new FirstEventId();
+    expect(first.push(Buffer.from("data: "))).toBe(false);
+    const piece = Buffer.alloc(100_000, "x");
+    let pushed = 0;
+    while (!first.push(piece)) pushed += 1;
+    expect([pushed, first.id]).toEqual([10, null]);
+  });
+
+  it("does not look at what went before again", () => {
+    const first = new FirstEventId();
+    let known = false;
+    for (let index = 0; index < 200_000; index++) known ||= first.push(Buffer.from(": \n"));
+    expect([known, first.push(Buffer.from('data: {"response":{"id":"r"}}\r')), first.id]).toEqual([false, true, "r"]);
+  });
 });

@@ -39,26 +39,43 @@ export function responseIdIn(json: Buffer): string | null {
   return id !== null && /^[\x21-\x7e]{1,512}$/.test(id) ? id : null;
 }
 
-const LINE_END = /\r\n|[\r\n]/;
+/** A first event tells of the whole response, with its instructions and tools; one that is longer has its id unread. */
+const MAX_LINE_BYTES = 1 << 20;
+const [CR, LF] = [0x0d, 0x0a];
 
 /** Reads the id from a stream's first event. */
 export class FirstEventId {
-  #text: Buffer[] = [];
-  /** Undefined: the first event is not complete. */
+  /** The line that is not at its end. */
+  #line: Buffer[] = [];
+  #lineBytes = 0;
+  /** Undefined: the first event's data is not complete. */
   #id: string | null | undefined;
 
   /** @returns whether the answer is known: nothing is held back for it any longer */
   push(chunk: Buffer): boolean {
-    if (this.#id !== undefined) return true;
-    this.#text.push(chunk);
-    // A line's end is looked for in what is new: an event may come in many pieces.
-    if (!LINE_END.test(chunk.toString("latin1"))) return false;
-    const lines = Buffer.concat(this.#text).toString("latin1").split(LINE_END);
-    const data = lines.slice(0, -1).find((line) => line.startsWith("data:"));
-    if (data === undefined) return false;
-    this.#id = responseIdIn(Buffer.from(data.slice("data:".length), "latin1"));
-    this.#text = [];
+    for (let start = 0; this.#id === undefined; ) {
+      let end = start;
+      while (end < chunk.length && chunk[end] !== CR && chunk[end] !== LF) end += 1;
+      this.#line.push(chunk.subarray(start, end));
+      this.#lineBytes += end - start;
+      if (this.#lineBytes > MAX_LINE_BYTES) this.#settle(null);
+      else if (end === chunk.length) return false;
+      else this.#lineEnds();
+      start = end + 1;
+    }
     return true;
+  }
+
+  #lineEnds(): void {
+    const line = Buffer.concat(this.#line);
+    this.#line = [];
+    this.#lineBytes = 0;
+    if (line.toString("latin1", 0, "data:".length) === "data:") this.#settle(responseIdIn(line.subarray("data:".length)));
+  }
+
+  #settle(id: string | null): void {
+    this.#id = id;
+    this.#line = [];
   }
 
   get id(): string | null {

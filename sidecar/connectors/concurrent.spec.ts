@@ -1,8 +1,10 @@
 /** The bytes that sglang, mooncake and offloading write; what becomes of their legs is in tests/conformance/sidecar/. */
 import { createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Sidecar } from "../server.js";
-import { ask, header, metric, startTestSidecar } from "../testkit/harness.js";
+import { ask, header, metric, open, startTestSidecar } from "../testkit/harness.js";
 import { sendJson, TestUpstream, until } from "../testkit/upstream.js";
 import { newRoom } from "./sglang.js";
 
@@ -68,6 +70,27 @@ describe.each(["127.0.0.1", ...(hasIpv6 ? ["::1"] : [])])("connectors that run b
     const id = /"kv_request_id":"([^"]+)"/.exec(prefiller.text())?.[1] ?? "";
     expect(prefiller.text()).toBe(`${CAPPED},"kv_transfer_params":{"decode":{"kv_request_id":"${id}"}}}`);
     expect(decoder.text()).toBe(`${BODY.slice(0, -1)},"kv_transfer_params":{"prefill":{"kv_request_id":"${id}","remote_host":"${host}","remote_port":${String(bootstrap.port)}}}}`);
+  });
+
+  it("a stream that comes compressed although nobody asked for that is given as it comes, and has no deadline for its content", async () => {
+    const packed = gzipSync('data: {"choices":[{"delta":{"content":"x"}}]}\n\n');
+    let finish: (() => void) | null = null;
+    prefiller.handler = (_, response) => { sendJson(response, "{}"); };
+    decoder.handler = (_, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream", "content-encoding": "gzip" });
+      response.write(packed.subarray(0, 20));
+      finish = () => void response.end(packed.subarray(20));
+    };
+    sidecar = await startTestSidecar(decoder, ["--kv-connector=offloading", "--on-stage-failure=local", "--decode-first-byte-timeout=150ms"]);
+    const response = await open(sidecar.url, { headers: ["x-prefiller-host-port", prefiller.authority, "accept-encoding", "gzip"], body: BODY }).head;
+    const chunks: Buffer[] = [];
+    response.on("data", (chunk: Buffer) => chunks.push(chunk));
+    await until(() => chunks.length === 1);
+    await sleep(250);
+    (finish as (() => void) | null)?.();
+    await until(() => response.complete);
+    expect([Buffer.concat(chunks).equals(packed), response.headers["content-encoding"]]).toEqual([true, "gzip"]);
+    for (const upstream of [prefiller, decoder]) expect(header({ rawHeaders: upstream.received[0]?.rawHeaders ?? [] }, "accept-encoding")).toEqual([]);
   });
 
   it.each(["sglang", "mooncake", "offloading"])("%s: legs, failures and retries are counted, and nothing stays open", async (connector) => {

@@ -70,7 +70,8 @@ async function tryOnce(exchange: Exchange, job: Job, way: ConcurrentWay, attempt
   const decode = startRelay(exchange, {
     stage: "decode",
     method: "POST",
-    headers: exchange.legHeaders(false),
+    // Its events are looked at, so they must not come compressed.
+    headers: exchange.legHeaders(true),
     body: exchange.legBody(job.request, job.ecParams, legs.decode),
     shape,
     cachedTokens: null,

@@ -213,8 +213,10 @@ class Relay implements LegListener {
     const contentType = (valuesOf(headers, "content-type")[0] ?? "").toLowerCase();
     const ok = status >= 200 && status < 300;
     const isStream = ok && contentType.startsWith("text/event-stream");
-    // Whole answers come when they are made; streams open before the blocks are there.
-    if (isStream && stage === "decode") this.#watch = new ContentWatch(shape);
+    const coding = valuesOf(headers, "content-encoding").join().trim().toLowerCase();
+    const readable = coding === "" || coding === "identity";
+    // Whole answers come when they are made; streams open before the blocks are there. What an engine compresses unasked is taken for content.
+    if (isStream && readable && stage === "decode") this.#watch = new ContentWatch(shape);
     else this.#take();
     if (this.#gone) {
       this.#endIfTaken();
@@ -228,12 +230,12 @@ class Relay implements LegListener {
         return;
       }
     }
-    this.#rewriter = this.#rewriterFor(ok, headers, contentType, isStream);
+    this.#rewriter = this.#rewriterFor(ok, readable, contentType, isStream);
     if (probe === true && ok && !isStream && !(this.#rewriter instanceof JsonRewriter)) {
       this.#failProbe();
       return;
     }
-    if (isStream && shape === "responses" && stage === "decode") this.#firstEventId = new FirstEventId();
+    if (isStream && readable && shape === "responses" && stage === "decode") this.#firstEventId = new FirstEventId();
     this.#held = { status, headers, chunks: [], bytes: 0 };
     if (!(this.#rewriter instanceof JsonRewriter)) this.#releaseIfDue();
   }
@@ -260,14 +262,13 @@ class Relay implements LegListener {
     this.#leg.inTime();
   }
 
-  #rewriterFor(ok: boolean, headers: FlatHeaders, contentType: string, isStream: boolean): Rewriter | null {
+  #rewriterFor(ok: boolean, readable: boolean, contentType: string, isStream: boolean): Rewriter | null {
     const { cachedTokens, shape, probe, stage } = this.#plan;
     // A response's id stands in its body, and so does a probe's miss: both want the whole of it.
     const wanted = cachedTokens !== null || probe === true || (shape === "responses" && stage === "decode");
     if (!ok || !wanted) return null;
     const { metrics, options } = this.#exchange.services;
-    const coding = valuesOf(headers, "content-encoding").join().trim().toLowerCase();
-    if (coding !== "" && coding !== "identity") {
+    if (!readable) {
       if (cachedTokens !== null) metrics.usageUnread.inc({ reason: "compressed" });
       return null;
     }
