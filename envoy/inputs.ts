@@ -26,12 +26,19 @@ export interface InputPaths {
   readonly endpoints: string;
 }
 
-async function read(file: string, problems: Problem[]): Promise<Source[]> {
+/** The reference's limit of an endpoints file (scheduler §8.1): a larger one is more likely another file than a fleet. */
+const ENDPOINTS_LIMIT_BYTES = 1024 * 1024;
+
+async function read(file: string, problems: Problem[], limitBytes = Infinity): Promise<Source[]> {
   let text: string;
   try {
     text = await readFile(file, "utf8");
   } catch (error) {
     problems.push({ severity: "error", file, path: "", message: `cannot be read: ${error instanceof Error ? error.message : String(error)}` });
+    return [];
+  }
+  if (Buffer.byteLength(text) > limitBytes) {
+    problems.push({ severity: "error", file, path: "", message: `has more than ${String(limitBytes)} bytes` });
     return [];
   }
   const parsed = parseYaml(text, file);
@@ -55,7 +62,7 @@ export async function readInputs(paths: InputPaths): Promise<{ inputs: Inputs | 
   };
   const config = await read(paths.config, problems);
   const own = paths.options === "" ? [] : await read(paths.options, problems);
-  const [endpoints, ...more] = await read(paths.endpoints, problems);
+  const [endpoints, ...more] = await read(paths.endpoints, problems, ENDPOINTS_LIMIT_BYTES);
   if (problems.length > 0) return { inputs: null, problems };
 
   const [picker, second] = config.filter((source) => !isOptions(source));
