@@ -134,7 +134,8 @@ export class Scheduler {
     this.pass.facts = facts;
     this.pass.peer = -1;
     this.pass.stage = PassStage.Decode;
-    if (this.table.count == 0) {
+    const subset = facts.subset;
+    if (this.table.count == 0 || (subset !== null && !subset.includes(1))) {
       decision.outcome = Outcome.NoCandidates;
       decision.decodeReason = DecodeReason.NoCandidates;
     }
@@ -238,6 +239,8 @@ export class Scheduler {
   private pin(facts: RequestFacts): bool {
     const place = facts.pinned;
     if (place < 0 || !this.decodeCapable[place] || !this.table.usable[place]) return false;
+    const subset = facts.subset;
+    if (subset !== null && !subset[place]) return false;
     this.decision.decode.list[0] = place;
     this.decision.decode.count = 1;
     return true;
@@ -334,6 +337,8 @@ export class Scheduler {
     const prefill = this.setup.prefillProfile;
     if (prefill !== null && decision.prefill.count > 0 && prefill.name == p2p.prefillProfile) computing = decision.prefill.first;
     this.pair(computing);
+    const subset = facts.subset;
+    if (subset !== null) for (let i = 0; i < subset.length; i++) if (!subset[i]) this.pass.excluded[i] = 2;
     decision.kvSource = p2p.source(this.table, this.kvSources, this.pass.excluded, facts.blockTokens, facts.requestHash, computing);
     this.pass.excluded.fill(0);
   }

@@ -34,6 +34,7 @@ import { RequestView, Scanner, ScanError, ShapeId, shapeOf, shapeOfPath } from "
 import { Space } from "../store";
 import { CreditTrail } from "./credit";
 import { priorityOf, readHeaders } from "./headers";
+import { readSubset } from "./subset";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot } from "./root";
@@ -242,6 +243,7 @@ export class RequestStream extends StreamContext {
     f.pinned = this.pinned(readable ? view.keptFor : 0, <u32>(now / 1000));
     f.requestHash = requestHash();
     f.priority = priorityOf(config.options.objectives);
+    if (config.options.subsetHint) f.subset = readSubset(table);
     const decision = readable ? config.scheduler.decide(f) : config.scheduler.decideByLoad(f, reason);
     this.count(decision, f.tokens, table);
     this.writeRecord(decision, table, readable);

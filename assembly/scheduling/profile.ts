@@ -101,12 +101,14 @@ export class Profile {
     const base = this.base;
     const usable = pass.table.usable;
     const excluded = pass.excluded;
+    const subset = pass.facts.subset;
     const candidates = pass.candidates;
     let count = 0;
     let unusable = 0;
     for (let i = 0, n = base.length; i < n; i++) {
       const endpoint = unchecked(base[i]);
       if (unchecked(excluded[endpoint])) continue;
+      if (subset && !unchecked(subset[endpoint])) continue;
       if (usableOnly && !unchecked(usable[endpoint])) {
         unusable++;
         continue;

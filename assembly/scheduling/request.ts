@@ -40,6 +40,8 @@ export class RequestFacts {
   splits: bool = true;
   /** Table position of the endpoint that knows what the request goes on with (a response that an engine keeps); -1: any will do. */
   pinned: i32 = -1;
+  /** Per endpoint 1 when it may serve this request at all (the subset that a filter ahead has chosen); null: all may. */
+  subset: StaticArray<u8> | null = null;
   /** Below 0: may be refused when the fleet is saturated (scheduler §6.1). */
   priority: i32 = 0;
   /** The client prefers an error to a decode endpoint without its KV cache: `Prefer: if-available` (scheduler §3.8). */
@@ -75,6 +77,7 @@ export class RequestFacts {
     this.neverSplit = NeverSplit.No;
     this.splits = true;
     this.pinned = -1;
+    this.subset = null;
     this.priority = 0;
     this.ifAvailable = false;
     this.requestHash = 0;
