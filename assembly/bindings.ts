@@ -3,7 +3,7 @@
 // Numbers and addresses only. A scan: `scanStart` gives a handle; `scanRoom` an address to copy the next piece to, `scanFeed` reads it; `scanEnd` the error. Then the
 // results stand at `scanResult`, as 32-bit words (see `Result`), until the handle is used again or given back with `scanFree`.
 import { loadDocument, renderReport } from "./config";
-import { MediaSpan, MemberSpan, Name, RequestView, Scanner, spelling } from "./request";
+import { KeySpan, MediaEstimate, MediaSpan, MemberSpan, Name, RequestView, Scanner, spelling, useEstimate } from "./request";
 
 /** A piece is at most so long. */
 const ROOM: u32 = 256 << 10;
@@ -31,6 +31,20 @@ class Result {
   /** Bytes of one member and of one media record. */
   memberSize: u32;
   mediaSize: u32;
+  // What the filter's side takes from a body (RequestView); of use only after `scanStartAs`.
+  shape: u32;
+  blockTokens: u32;
+  model: usize;
+  modelSize: u32;
+  keys: usize;
+  keyCount: u32;
+  spans: usize;
+  spanCount: u32;
+  spanSize: u32;
+  items: usize;
+  mmItems: u32;
+  keptForLow: u32;
+  keptForHigh: u32;
 }
 const result = changetype<Result>(heap.alloc(offsetof<Result>()));
 
@@ -47,6 +61,29 @@ export function scanStart(shape: u32): usize {
   s.start();
   s.reader.start(shape, seed, 0, 0, true);
   return changetype<usize>(s);
+}
+
+/** Bits of `scanStartAs`: member spans are reported (as `scanStart` does), the body is read strictly (FilterOptions.strict). */
+const SPANS: u32 = 1;
+const STRICT: u32 = 2;
+
+/** The same as the filter reads it: with the keys of blocks of `blockTokens` tokens (0: tokens are counted only), at most `maxBlocks` of them. */
+export function scanStartAs(shape: u32, blockTokens: u32, maxBlocks: u32, flags: u32): usize {
+  const handle = scanStart(shape);
+  const r = changetype<Scanner>(handle).reader;
+  r.start(shape, seed, blockTokens, maxBlocks, (flags & SPANS) != 0);
+  if (flags & STRICT) r.beStrict();
+  return handle;
+}
+
+/** Settings of the media's token estimate (`MediaEstimate`) for all scans from here on. */
+export function estimateWith(imageStatic: u32, imageFactor: u32, imagePixels: u32, videoTokens: u32): void {
+  const e = new MediaEstimate();
+  e.imageStatic = imageStatic;
+  e.imageFactor = imageFactor;
+  e.imagePixels = imagePixels;
+  e.videoTokens = videoTokens;
+  useEstimate(e);
 }
 
 /** Where the next piece goes; it is `scanRoomSize` bytes long and is read by `scanFeed` at once, so all scans share it. */
@@ -84,6 +121,19 @@ export function scanEnd(handle: usize): usize {
   result.distinct = view.mmDistinct;
   result.memberSize = offsetof<MemberSpan>();
   result.mediaSize = offsetof<MediaSpan>();
+  result.shape = view.shape;
+  result.blockTokens = view.blockTokens;
+  result.model = r.modelAt;
+  result.modelSize = r.modelSize;
+  result.keys = view.keys;
+  result.keyCount = view.keyCount;
+  result.spans = changetype<usize>(view.span(0));
+  result.spanCount = view.spanCount;
+  result.spanSize = offsetof<KeySpan>();
+  result.items = view.items;
+  result.mmItems = view.mmItems;
+  result.keptForLow = <u32>view.keptFor;
+  result.keptForHigh = <u32>(view.keptFor >> 32);
   return changetype<usize>(result);
 }
 

@@ -82,10 +82,14 @@ export class PictureProbe {
           continue;
         }
       }
-      const v = sextet(load<u8>(at++));
+      let v = sextet(load<u8>(at++));
       if (v == 64) {
-        this.state = State.Off;
-        return;
+        // What stands in a segment is stepped over unread, in whole groups where the pieces allow: it must not matter in single letters either.
+        if (this.state != State.Segment) {
+          this.state = State.Off;
+          return;
+        }
+        v = 0;
       }
       this.bits = (this.bits << 6) | v;
       this.held += 6;

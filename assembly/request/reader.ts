@@ -451,7 +451,7 @@ export class Reader {
   /** A token id of the list that is being read. */
   tokenId(id: u32): void {
     this.empty = 0;
-    if (this.idsAreOnePrompt) this.prompts = 1;
+    if (this.idsAreOnePrompt && !this.prompts) this.prompts = 1;
     this.main.id(id);
   }
 
@@ -1132,7 +1132,8 @@ export class Reader {
         this.main.endSegment();
         return;
       case Ctx.Id: {
-        if (this.contextAt(s.depth) == Ctx.Prompt) this.prompts = 1;
+        // All ids of a list are one prompt; those behind texts, which no engine takes, add none and take none away.
+        if (this.contextAt(s.depth) == Ctx.Prompt && !this.prompts) this.prompts = 1;
         if (kind == Kind.Number && this.id <= 0xffffffff) this.main.id(<u32>this.id);
         else this.strange = 1;
         return;

@@ -54,7 +54,9 @@ describe("plain scanner: grammar", () => {
     ["{} {}", "invalid_json"],
     ["[]]", "invalid_json"],
     ["// c\n{}", "invalid_json"],
-    ["\u00a0{}", "invalid_json"],
+    // No ASCII where a value is due: most often another encoding.
+    ["\u00a0{}", "invalid_utf8"],
+    ["{}\u00a0", "invalid_json"],
     ["{}\0", "invalid_json"],
   ];
   it.each(broken)("refuses %j as %s", (text, error) => {
@@ -62,17 +64,17 @@ describe("plain scanner: grammar", () => {
     expect(() => JSON.parse(text) as unknown).toThrow();
   });
 
-  it.each([
-    ["overlong slash", [0xc0, 0xaf]],
-    ["overlong three", [0xe0, 0x80, 0xaf]],
-    ["surrogate", [0xed, 0xa0, 0x80]],
-    ["above the last code point", [0xf4, 0x90, 0x80, 0x80]],
-    ["lone continuation", [0x80]],
-    ["cut sequence before the quote", [0xe2, 0x82]],
-    ["0xff", [0xff]],
-  ])("refuses %s as invalid UTF-8", (_, bytes) => {
+  it.each<[string, number[], number]>([
+    ["overlong slash", [0xc0, 0xaf], 1],
+    ["overlong three", [0xe0, 0x80, 0xaf], 2],
+    ["surrogate", [0xed, 0xa0, 0x80], 2],
+    ["above the last code point", [0xf4, 0x90, 0x80, 0x80], 2],
+    ["lone continuation", [0x80], 1],
+    ["cut sequence before the quote", [0xe2, 0x82], 3],
+    ["0xff", [0xff], 1],
+  ])("refuses %s as invalid UTF-8, at the byte that cannot stand there", (_, bytes, offset) => {
     const view = scan(Buffer.from([0x22, ...bytes, 0x22]));
-    expect([view.error, view.errorOffset]).toEqual(["invalid_utf8", 1]);
+    expect([view.error, view.errorOffset]).toEqual(["invalid_utf8", offset]);
   });
 
   it("takes a UTF-8 BOM and counts it in the offsets; refuses UTF-16 and UTF-32", () => {
@@ -80,7 +82,8 @@ describe("plain scanner: grammar", () => {
     expect([view.error, view.objectStart, view.members[0]?.valueStart]).toEqual([null, 3, 12]);
     expect(scan(Buffer.from('{"a":1}', "utf16le")).error).toBe("invalid_json");
     expect(scan(Buffer.from('{"a":1}', "utf16le").swap16()).error).toBe("invalid_json");
-    expect(scan(Buffer.from('\ufeff{"a":1}', "utf16le")).error).toBe("invalid_json");
+    expect(scan(Buffer.from('\ufeff{"a":1}', "utf16le")).error).toBe("invalid_utf8");
+    expect(scan(Buffer.from([0xef, 0xbb])).error).toBe("truncated");
     expect(scan(Buffer.from("\ufeff")).error).toBe("empty");
   });
 

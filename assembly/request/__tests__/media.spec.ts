@@ -1,7 +1,7 @@
 // Media parts: which there are, where they stand, how many place holders they take, which are equal (scheduler §4.1; cases 05 to 08).
 import { MediaEstimate, ScanError, ShapeId, useEstimate } from "../index";
 import { MAX_MEDIA } from "../reader";
-import { firstBadCut, joined, keys, keysOf, media, mediaAt, orders, read, repeated, same, scanner, shared, textOf, useBlocks, utf8, view } from "./support";
+import { firstBadCut, joined, keys, keysOf, media, mediaAt, orders, read, readCut, repeated, same, scanner, shared, textOf, useBlocks, utf8, view } from "./support";
 
 class LongVideos extends MediaEstimate {
   videoTokens(): u32 {
@@ -204,6 +204,16 @@ describe("media parts", () => {
     expect(found(image("data:image/jpeg;base64," + base64([0xff, 0xd8, 0xff, 0xda, 0, 4, 1, 2, 0xff, 0xc0, 0, 17, 8, 4, 0, 8, 0])))).toBe("image_url:225");
     expect(found(image("data:image/jpeg;base64," + base64([0xff, 0xd8, 0xff, 0xe1, 0, 0, 0xff, 0xc0, 0, 17, 8, 4, 0, 8, 0])))).toBe("image_url:225");
     expect(found(image("data:image/jpeg;base64,/9j/4!AQ"))).toBe("image_url:225");
+  });
+
+  it("what stands in a JPEG's segment is stepped over, base64 or not, in whatever pieces it comes (found by the fuzz)", () => {
+    const url = jpeg(800, 600);
+    const at = url.indexOf("base64,") + 60; // inside the first table
+    const body = utf8('{"messages":[{"content":[' + image(url.substring(0, at) + "=*" + url.substring(at + 2)) + "]}]}");
+    for (let cut = 0; cut <= body.length; cut++) {
+      readCut(body, CHAT, cut, cut);
+      expect(mediaAt(0).tokens).toBe(468, cut.toString());
+    }
   });
 
   it("nothing is encoded for the text in front, wherever it stands", () => {

@@ -125,6 +125,14 @@ describe("several prompts", () => {
     expect(whole('"prompt":"a","prompt":["a","b"]', c)).toBe(Whole.MultiplePrompts);
   });
 
+  it("ids among texts take no prompt away (found by the fuzz)", () => {
+    const c = ShapeId.Completions;
+    expect(whole('"prompt":["a","b",7]', c)).toBe(Whole.MultiplePrompts);
+    expect(whole('"prompt":["a","b",7.5]', c)).toBe(Whole.MultiplePrompts);
+    expect(whole('"prompt":[7,8,"a"]', c)).toBe(Whole.MultiplePrompts);
+    expect(whole('"prompt":["a",7]', c)).toBe(Whole.No);
+  });
+
   it("lists that are no prompts of their own elsewhere", () => {
     expect(whole('"prompt":["a","b"]', ShapeId.Chat)).toBe(Whole.No);
     expect(whole('"messages":[{"content":["a","b"]},{"content":"c"}]', ShapeId.Chat)).toBe(Whole.No);
