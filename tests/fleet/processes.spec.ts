@@ -53,6 +53,19 @@ describe("child processes", () => {
     await child.stop();
   });
 
+  it("that are tied to us see their standard input end when we do, however that comes about", async () => {
+    const script = `
+      const { Child } = await import(${JSON.stringify(pathToFileURL(built("js", "tests", "fleet", "processes.js")).href)});
+      const child = new Child({ name: "tied", command: "bash", args: ["-c", "echo up; cat >/dev/null"], tied: true, onOutput: () => console.log(child.pid) });
+      setInterval(() => 0, 1000);`;
+    const parent = new Child({ name: "parent", command: process.execPath, args: ["--input-type=module", "-e", script] });
+    await parent.until("the child's pid", () => Promise.resolve(/^\d+$/m.test(parent.output)), 10_000);
+    const pid = Number(parent.output.trim());
+    expect(lives(pid)).toBe(true);
+    parent.killNow();
+    await expect.poll(() => lives(pid), { timeout: 5000 }).toBe(false);
+  });
+
   it("that cannot be started say so", async () => {
     const child = new Child({ name: "nothing", command: "/nowhere/at/all", args: [] });
     expect(await child.ended).toContain("ENOENT");
@@ -63,8 +76,8 @@ describe("child processes", () => {
   const program = (rest: string): Child =>
     node(`import(${JSON.stringify(pathToFileURL(built("js", "tests", "fleet", "processes.js")).href)}).then(({ Child, endOnSignals }) => {
       const child = new Child({ name: "grandchild", command: process.execPath, args: ["-e", "setInterval(() => 0, 1000)"] });
-      console.log("pid " + child.pid);
       ${rest}
+      console.log("pid " + child.pid);
     })`);
 
   const grandchild = async (parent: Child): Promise<number> => {

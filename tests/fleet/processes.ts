@@ -32,6 +32,10 @@ export interface ChildOptions {
   cwd?: string;
   /** Called with each line that the child writes to its file descriptor 3. */
   onNote?: (line: string) => void;
+  /** Its standard input stays open as long as this process lives, so that the child can tell, however this one ends. */
+  tied?: boolean;
+  /** Called with everything that it writes. */
+  onOutput?: (piece: Buffer) => void;
 }
 
 export class Child {
@@ -47,11 +51,12 @@ export class Child {
   constructor(options: ChildOptions) {
     hook();
     this.name = options.name;
-    this.process = spawn(options.command, [...options.args], { env: options.env ?? process.env, cwd: options.cwd, stdio: ["ignore", "pipe", "pipe", ...(options.onNote === undefined ? [] : ["pipe" as const])] });
+    this.process = spawn(options.command, [...options.args], { env: options.env ?? process.env, cwd: options.cwd, stdio: [options.tied === true ? "pipe" : "ignore", "pipe", "pipe", ...(options.onNote === undefined ? [] : ["pipe" as const])] });
     this.pid = this.process.pid ?? -1;
     living.add(this);
     const keep = (piece: Buffer): void => {
       this.text = (this.text + piece.toString("utf8")).slice(-KEPT_OUTPUT_BYTES);
+      options.onOutput?.(piece);
     };
     this.process.stdout?.on("data", keep);
     this.process.stderr?.on("data", keep);

