@@ -76,13 +76,23 @@ export function scanStartAs(shape: u32, blockTokens: u32, maxBlocks: u32, flags:
   return handle;
 }
 
+/** Every video has as many tokens as the caller says; in Envoy the request's headers are asked (filter/estimate.ts). */
+class PlainEstimate extends MediaEstimate {
+  constructor(private readonly tokens: u32) {
+    super();
+  }
+
+  videoTokens(): u32 {
+    return this.tokens;
+  }
+}
+
 /** Settings of the media's token estimate (`MediaEstimate`) for all scans from here on. */
 export function estimateWith(imageStatic: u32, imageFactor: u32, imagePixels: u32, videoTokens: u32): void {
-  const e = new MediaEstimate();
+  const e = new PlainEstimate(videoTokens);
   e.imageStatic = imageStatic;
   e.imageFactor = imageFactor;
   e.imagePixels = imagePixels;
-  e.videoTokens = videoTokens;
   useEstimate(e);
 }
 
