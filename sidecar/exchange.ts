@@ -11,10 +11,11 @@ import type { EcConnector } from "./connectors/ec-connector.js";
 import type { Engine } from "./engine.js";
 import type { ApiError } from "./errors.js";
 import { type FlatHeaders, legHeaders, requestIdOf, withoutHeader } from "./headers.js";
-import type { Logger } from "./log.js";
+import { bodyForLog, type Logger } from "./log.js";
 import type { Metrics } from "./metrics.js";
 import type { SidecarOptions } from "./options.js";
 import type { Turn } from "./stages/encode.js";
+import { NO_TRACE, type RequestTrace, type Tracing } from "./telemetry/trace.js";
 import type { Upstreams } from "./upstream/pools.js";
 
 /** What all requests share. */
@@ -31,6 +32,7 @@ export interface Services {
   readonly ecConnector: EcConnector | null;
   readonly encoderTurn: Turn;
   readonly allowlist: Allowlist;
+  readonly tracing: Tracing;
 }
 
 /** A request whose body was read, with what is known of it. */
@@ -57,6 +59,7 @@ export class Exchange {
   readonly request: ClientMessage;
   readonly response: ClientResponse;
   readonly requestId: string;
+  readonly trace: RequestTrace;
   /** Path and query as they go to engines. */
   readonly target: string;
   /** A prefill leg was asked for, whatever becomes of it. */
@@ -70,8 +73,11 @@ export class Exchange {
   #body: Pieces | null = null;
   readonly #reader: ReaderWatch;
 
-  /** @param engine the one behind the listener that the request came to */
-  constructor(services: Services, engine: Engine, request: ClientMessage, response: ClientResponse, target: string) {
+  /**
+   * @param engine the one behind the listener that the request came to
+   * @param traced questions about our own state are not
+   */
+  constructor(services: Services, engine: Engine, request: ClientMessage, response: ClientResponse, target: string, traced = true) {
     this.services = services;
     this.#arrivedAt = engine;
     this.#engine = engine;
@@ -79,6 +85,8 @@ export class Exchange {
     this.response = response;
     this.target = target;
     this.requestId = requestIdOf(request.rawHeaders);
+    const [path = ""] = target.split("?", 1);
+    this.trace = traced ? services.tracing.begin({ headers: request.rawHeaders, method: request.method ?? "GET", path, requestId: this.requestId }) : NO_TRACE;
     this.#peerAddress = unmapped(request.socket.remoteAddress);
     response.once("close", () => {
       if (!this.#answered) this.#gone.abort();
@@ -159,6 +167,7 @@ export class Exchange {
   fail(error: ApiError): void {
     if (this.gone.aborted || this.response.headersSent) return;
     this.markAnswered();
+    this.trace.set({ "llm_d.pd_proxy.error": error.message });
     answerError(this.response, error, this.requestId);
     discardBody(this.request);
   }
@@ -181,7 +190,14 @@ export class Exchange {
       editor.insert("ec_transfer_params", ecParams);
     }
     edit?.(editor);
-    return editor.apply();
+    const edited = editor.apply();
+    this.logBody("the body of a leg", edited);
+    return edited;
+  }
+
+  /** Bodies are in the log at the level trace only, with their media shortened. */
+  logBody(what: string, body: readonly Buffer[]): void {
+    if (this.log.isLevelEnabled("trace")) this.log.trace({ requestId: this.requestId, body: bodyForLog(body) }, what);
   }
 }
 

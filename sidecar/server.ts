@@ -20,6 +20,7 @@ import { type Route, routeOf } from "./routes.js";
 import { Turn } from "./stages/encode.js";
 import { orchestrate } from "./stages/orchestrate.js";
 import { relay } from "./stages/relay.js";
+import { NO_TRACING, type Tracing } from "./telemetry/trace.js";
 import { Upstreams } from "./upstream/pools.js";
 import type { FolderWatch } from "./watch-folder.js";
 
@@ -40,6 +41,8 @@ export interface Sidecar {
 export interface SidecarParts {
   readonly log?: Logger;
   readonly makeScanner?: ScannerFactory;
+  /** In the place of what `--tracing` and the environment say. */
+  readonly tracing?: Tracing;
   /** Node's own metrics too: once per process. */
   readonly processMetrics?: boolean;
 }
@@ -68,6 +71,7 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     kvConnector: kvConnector(options.kvConnector),
     ecConnector: ecConnector(options.ecConnector),
     encoderTurn: new Turn(),
+    tracing: parts.tracing ?? (options.tracing ? await tracingFromEnvironment(log) : NO_TRACING),
     allowlist: await startAllowlist(options, log, metrics),
   };
   // A scanner that cannot be loaded is to be told now, not with the first request.
@@ -80,6 +84,7 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     pairWatch?.close();
     services.allowlist.close();
     await Promise.all([...listeners.map((listener) => listener.close()), metricsListener?.close(), upstreams.destroy()]);
+    await services.tracing.close();
   };
   try {
     for (const engine of services.engines) {
@@ -107,6 +112,16 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     },
     close,
   };
+}
+
+/** What cannot be traced is told, and served all the same (sidecar §1). */
+async function tracingFromEnvironment(log: Logger): Promise<Tracing> {
+  try {
+    return await (await import("./telemetry/otel.js")).startTracing(process.env, log);
+  } catch (error) {
+    log.error({ detail: error instanceof Error ? error.message : String(error) }, "tracing cannot be started");
+    return NO_TRACING;
+  }
 }
 
 /** Has the listeners take a key pair that was rotated. */
@@ -174,11 +189,12 @@ class FrontDoor {
       return;
     }
     if (this.#draining && "shouldKeepAlive" in response) response.shouldKeepAlive = false;
-    this.#count(route.kind, response, this.#serve(route, engine, request, response));
+    const toEngine = "target" in route;
+    const exchange = new Exchange(this.#services, engine, request, response, toEngine ? route.target : "/", toEngine);
+    this.#count(route.kind, exchange, this.#serve(route, exchange));
   }
 
-  async #serve(route: Exclude<Route, { kind: "health" }>, engine: Engine, request: ClientMessage, response: ClientResponse): Promise<void> {
-    const exchange = new Exchange(this.#services, engine, request, response, "target" in route ? route.target : "/");
+  async #serve(route: Exclude<Route, { kind: "health" }>, exchange: Exchange): Promise<void> {
     try {
       switch (route.kind) {
         case "notFound":
@@ -193,7 +209,7 @@ class FrontDoor {
       }
     } catch (error) {
       exchange.log.error({ requestId: exchange.requestId, err: error }, "request failed by our own fault");
-      if (response.headersSent) response.destroy();
+      if (exchange.response.headersSent) exchange.response.destroy();
       else exchange.fail(new ApiError(500, "internal error"));
     }
   }
@@ -213,8 +229,10 @@ class FrontDoor {
   }
 
   /** A request is open until its stages have ended (they may outlive the client) and its answer has left. */
-  #count(route: string, response: ClientResponse, served: Promise<void>): void {
-    const { metrics } = this.#services;
+  #count(route: string, exchange: Exchange, served: Promise<void>): void {
+    const { metrics, log } = this.#services;
+    const { response, requestId, trace } = exchange;
+    const startedAtMs = performance.now();
     this.#open += 1;
     metrics.inFlight.inc();
     const closed = new Promise<void>((resolve) => {
@@ -225,7 +243,10 @@ class FrontDoor {
     void Promise.allSettled([served, closed]).then(() => {
       this.#open -= 1;
       metrics.inFlight.dec();
-      metrics.requests.inc({ route, status: response.headersSent ? response.statusCode : 0 });
+      const status = response.headersSent ? response.statusCode : 0;
+      metrics.requests.inc({ route, status });
+      trace.end(status);
+      log.debug({ requestId, route, method: exchange.request.method, path: exchange.target.split("?", 1)[0], status, durationMs: Math.round(performance.now() - startedAtMs) }, "request ended");
       if (this.#open === 0) this.#onIdle?.();
     });
   }

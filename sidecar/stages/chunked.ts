@@ -134,6 +134,7 @@ class ChunkedCall {
         timeoutMs: services.options.decodeFirstByteTimeoutMs,
         timeoutUntil: "head",
         resendIfStale: !carries,
+        trace: this.#exchange.trace,
       },
       services.metrics,
     );
@@ -216,6 +217,12 @@ class ChunkedCall {
   async #finish(chunk: ChunkAnswer, headers: FlatHeaders, finish: string, sent: boolean): Promise<RelayOutcome> {
     const { response } = this.#exchange;
     this.#exchange.releaseBody();
+    this.#exchange.trace.set({
+      "llm_d.pd_proxy.chunked_decode.chunk_size": this.#exchange.services.options.decodeChunkSize,
+      "llm_d.pd_proxy.chunked_decode.chunks": this.#joined.count,
+      "llm_d.pd_proxy.chunked_decode.total_tokens": this.#joined.completionTokens,
+      "llm_d.pd_proxy.chunked_decode.streaming": this.#chunks.stream,
+    });
     if (!this.#chunks.stream) {
       this.#answerWhole(headers);
       return "over";
@@ -248,6 +255,7 @@ class ChunkedCall {
     const { response, gone } = this.#exchange;
     const isFirst = !response.headersSent;
     if (isFirst) writeHead(response, 200, ["content-type", "text/event-stream; charset=utf-8", ...withoutHeader(this.#headers(headers), "content-type")]);
+    this.#exchange.trace.firstByte();
     if (write(response, chunkEvent(chunk, isFirst, finish))) return !gone.aborted;
     // Nothing more is asked of the engine while the client does not read.
     this.#exchange.readerBlocked();

@@ -41,6 +41,7 @@ type Ended =
  */
 export async function serveConcurrently(exchange: Exchange, job: Job, way: ConcurrentWay): Promise<void> {
   const attempts = new PrefillAttempts(exchange, job.prefillers);
+  exchange.trace.set({ "llm_d.pd_proxy.concurrent_pd": true });
   for (let mayRestart = true; ; ) {
     const ended = await tryOnce(exchange, job, way, attempts, mayRestart);
     if (ended.kind === "over" || exchange.gone.aborted) return;

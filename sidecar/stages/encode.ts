@@ -133,6 +133,7 @@ async function encodeItem(
   const body = encodeBody(request, item);
   if (body === null) return failed("no_chat_form", new ApiError(502, `${name} failed: it has no form that encoders take`));
 
+  exchange.logBody("the body of an encode leg", body);
   const { leg, outcome } = callForAnswer(
     {
       stage: "encode",
@@ -144,6 +145,7 @@ async function encodeItem(
       timeoutMs: options.encodeTimeoutMs,
       timeoutUntil: "end",
       resendIfStale: true,
+      trace: exchange.trace,
     },
     metrics,
   );

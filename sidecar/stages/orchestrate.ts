@@ -23,6 +23,16 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   exchange.useEngine(ranked);
 
   const entries = listEntries(exchange.headers, "x-prefiller-host-port");
+  exchange.trace.set({
+    "llm_d.pd_proxy.connector": options.kvConnector,
+    "llm_d.pd_proxy.kv_connector": options.kvConnector,
+    "llm_d.pd_proxy.ec_connector": options.ecConnector,
+    "llm_d.openai.api": request.shape,
+    "llm_d.pd_proxy.prefill_candidates": entries.length,
+    "llm_d.pd_proxy.decode.streaming": view.stream,
+    "llm_d.pd_proxy.decode.data_parallel": options.dataParallelSize > 1,
+    "llm_d.pd_proxy.decode.target": ranked.upstream.authority,
+  });
   let prefiller = pickPrefiller(entries, options.enablePrefillerSampling);
   exchange.prefillAsked = prefiller !== undefined;
   if (prefiller !== undefined && !isAllowed(exchange, "prefill", prefiller)) {
@@ -32,10 +42,12 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   if (prefiller !== undefined && view.neverSplit !== "") {
     // For pickers in front that do not know the rule (DESIGN, decision 8).
     metrics.neverSplit.inc({ reason: view.neverSplit });
+    exchange.trace.set({ "llm_d.pd_proxy.reason": view.neverSplit });
     exchange.log.info({ requestId: exchange.requestId, reason: view.neverSplit }, "never split: run locally");
     prefiller = undefined;
   }
-  const encoders = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports").filter((entry) => isAllowed(exchange, "encode", entry));
+  const encoderEntries = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports");
+  const encoders = encoderEntries.filter((entry) => isAllowed(exchange, "encode", entry));
 
   if ((prefiller !== undefined || encoders.length > 0) && !(await exchange.engine.mayServe())) {
     exchange.fail(new ApiError(503, "the decode engine is not ready: it does not accept connections"));
@@ -50,6 +62,14 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   }
   const source = view.neverSplit === "" ? kvSourceOf(exchange) : null;
   const kvSource = source !== null && isAllowed(exchange, "kv_source", source.authority) ? source : null;
+  exchange.trace.set({
+    "llm_d.pd_proxy.disaggregation_used": prefiller !== undefined,
+    "llm_d.pd_proxy.prefill_target": prefiller ?? "",
+    "llm_d.pd_proxy.kv_cache_source": kvSource?.authority ?? "",
+    "llm_d.ec_proxy.encode_disaggregation_used": encoders.length > 0,
+    "llm_d.ec_proxy.encoder_candidates": encoderEntries.length,
+    "llm_d.ec_proxy.encoder_allowed": encoders.length,
+  });
   if (prefiller !== undefined) {
     const prefillers = failoverOrder(entries, prefiller).filter((entry) => entry === prefiller || exchange.services.allowlist.allows(entry));
     await kvConnector.serve(exchange, { request, ecParams, kvSource, prefillers });
@@ -63,6 +83,7 @@ function isAllowed(exchange: Exchange, stage: "prefill" | "encode" | "kv_source"
   const { allowlist, metrics } = exchange.services;
   if (allowlist.allows(entry)) return true;
   metrics.denied.inc({ stage });
+  exchange.trace.set({ "llm_d.pd_proxy.denied_target": entry.slice(0, 256) });
   const [agent = ""] = valuesOf(exchange.headers, "user-agent");
   const client = exchange.request.socket.remoteAddress;
   exchange.log.warn({ requestId: exchange.requestId, stage, denied: entry.slice(0, 256), client, agent: agent.slice(0, 256), path: exchange.target.split("?")[0] }, "an endpoint that is not allowed");

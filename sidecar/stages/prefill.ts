@@ -92,7 +92,7 @@ export function startPrefill(
   const upstream = upstreams.prefiller(prefiller);
   const headers = [...exchange.legHeaders(true), ...extraHeaders];
   const { leg, outcome } = callForAnswer(
-    { stage: "prefill", upstream, method: "POST", target: exchange.target, headers, body, timeoutMs, timeoutUntil: "end", resendIfStale: true, fresh },
+    { stage: "prefill", upstream, method: "POST", target: exchange.target, headers, body, timeoutMs, timeoutUntil: "end", resendIfStale: true, fresh, trace: exchange.trace },
     metrics,
     watch,
   );
@@ -119,6 +119,7 @@ async function callOnce(exchange: Exchange, attempts: PrefillAttempts, prefiller
 function resultOf(exchange: Exchange, prefiller: Candidate, outcome: AnswerOutcome): PrefillResult {
   if (outcome.kind === "answer") {
     const { answer } = outcome;
+    exchange.logBody("prefill's answer", [answer.body]);
     if (answer.status >= 200 && answer.status < 300) return { kind: "answer", answer, prefiller };
     return failed({
       reason: `status_${String(answer.status)}`,

@@ -148,6 +148,7 @@ class Relay implements LegListener {
         // Where blocks are handed over the first byte proves nothing: an engine opens its stream, then waits for them (real-engine §7).
         timeoutUntil: plan.handoff ? "told" : "head",
         resendIfStale: !plan.handoff,
+        trace: exchange.trace,
       },
       this,
       metrics,
@@ -384,6 +385,7 @@ class Relay implements LegListener {
   }
 
   #write(chunk: Buffer): void {
+    this.#exchange.trace.firstByte();
     if (write(this.#exchange.response, chunk)) return;
     this.#leg.pause();
     this.#exchange.readerBlocked();
@@ -396,6 +398,7 @@ class Relay implements LegListener {
       if (!(this.#rewriter instanceof JsonRewriter)) this.#release();
       const rest = this.#rewriter?.end() ?? [];
       if (this.#held !== null && !this.#sendWholeHead(this.#held, rest)) return;
+      if (rest.length > 0) this.#exchange.trace.firstByte();
       for (const chunk of rest) write(response, chunk);
       addTrailers(response, trailers);
       this.#exchange.markAnswered();

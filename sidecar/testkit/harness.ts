@@ -4,6 +4,7 @@ import { pino } from "pino";
 import { valuesOf } from "../headers.js";
 import { parseOptions, type SidecarOptions } from "../options.js";
 import { type Sidecar, startSidecar } from "../server.js";
+import type { Tracing } from "../telemetry/trace.js";
 import type { TestUpstream } from "./upstream.js";
 
 export interface Answered {
@@ -23,11 +24,11 @@ export interface Ask {
 }
 
 /** A running sidecar on a free port of loopback, in front of `decoder`. Flags as on the command line; the port is chosen by the system. */
-export async function startTestSidecar(decoder: TestUpstream | number, flags: readonly string[] = [], change: Partial<SidecarOptions> = {}, logLines: string[] = []): Promise<Sidecar> {
+export async function startTestSidecar(decoder: TestUpstream | number, flags: readonly string[] = [], change: Partial<SidecarOptions> = {}, logLines: string[] = [], tracing?: Tracing): Promise<Sidecar> {
   const port = typeof decoder === "number" ? decoder : decoder.port;
   const { options } = parseOptions(["--secure-proxy=false", "--listen-address=127.0.0.1", "--decoder-host=127.0.0.1", `--model-server-port=${String(port)}`, "--log-level=debug", ...flags], {});
   const log = pino({ level: options.logLevel }, { write: (line: string) => void logLines.push(line) });
-  return startSidecar({ ...options, port: 0, ...change }, { log });
+  return startSidecar({ ...options, port: 0, ...change }, { log, ...(tracing === undefined ? {} : { tracing }) });
 }
 
 /** Sends a request on a connection of its own. */

@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import type { Dispatcher } from "undici";
 import type { FlatHeaders } from "../headers.js";
 import type { Metrics, Stage } from "../metrics.js";
+import { type LegTrace, NO_TRACE, type RequestTrace } from "../telemetry/trace.js";
 import { isHttp2, NotProcessedError } from "./http2.js";
 import { LegError, legErrorOf } from "./leg-error.js";
 import type { Upstream } from "./pools.js";
@@ -28,6 +29,8 @@ export interface LegRequest {
    * hand-off: should the engine have read it after all, its parameters are used (DESIGN, decision 8).
    */
   readonly resendIfStale: boolean;
+  /** The span that the call's own is below; absent: none. */
+  readonly trace?: RequestTrace;
   /** On a connection that nothing used before: a repetition after a broken one must not meet another that broke with it. */
   readonly fresh?: boolean;
 }
@@ -83,6 +86,8 @@ export class Leg implements Dispatcher.DispatchHandler {
   #timer: NodeJS.Timeout | null = null;
   /** Why we ended it ourselves. */
   #endedBy: LegError | null = null;
+  /** Begins with the call. */
+  #trace: LegTrace | null = null;
   #sent = false;
   #sentBytes = 0;
   #receivedBytes = 0;
@@ -97,7 +102,8 @@ export class Leg implements Dispatcher.DispatchHandler {
   }
 
   start(): this {
-    const { stage, timeoutMs } = this.request;
+    const { stage, timeoutMs, upstream } = this.request;
+    this.#trace = (this.request.trace ?? NO_TRACE).leg(stage, upstream.authority);
     this.#metrics.legsInFlight.inc({ stage });
     this.request.upstream.running += 1;
     this.setDeadline(timeoutMs);
@@ -171,7 +177,8 @@ export class Leg implements Dispatcher.DispatchHandler {
   }
 
   #dispatch(fresh: boolean): void {
-    const { upstream, method, target, headers, body } = this.request;
+    const { upstream, method, target, body } = this.request;
+    const headers = this.#trace?.inject(this.request.headers) ?? this.request.headers;
     let length = 0;
     if (body !== null) for (const piece of body) length += piece.length;
     const options: Dispatcher.DispatchOptions = {
@@ -217,6 +224,7 @@ export class Leg implements Dispatcher.DispatchHandler {
     const { stage } = this.request;
     this.request.upstream.running -= 1;
     this.#metrics.legsInFlight.dec({ stage });
+    this.#trace?.end(/^\dxx$/.test(outcome) ? null : outcome);
     this.#metrics.legs.inc({ stage, outcome });
     this.#metrics.legBytes.inc({ stage, direction: "sent" }, this.#sentBytes);
     this.#metrics.legBytes.inc({ stage, direction: "received" }, this.#receivedBytes);
@@ -243,6 +251,7 @@ export class Leg implements Dispatcher.DispatchHandler {
     if (this.#done || status < 200) return;
     this.#status = status;
     if (this.request.timeoutUntil === "head") this.#clearTimer();
+    this.#trace?.firstByte(status);
     this.#metrics.legFirstByte.observe({ stage: this.request.stage }, (performance.now() - this.#startedAtMs) / 1000);
     this.#listener.onHead(status, flat(controller.rawHeaders), statusText);
   }
@@ -267,6 +276,7 @@ export class Leg implements Dispatcher.DispatchHandler {
       this.#socket = null;
       this.#socketKept = false;
       this.#metrics.retries.inc({ stage: this.request.stage, reason: "stale_connection" });
+      this.#trace?.resent();
       this.#dispatch(true);
       return;
     }
