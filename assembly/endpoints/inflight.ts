@@ -26,7 +26,7 @@ export class Flight {
   tokens: u32;
 }
 const FLIGHT: u32 = 12;
-/** Changes of one step: decode, prefill and at most sixteen encoders. */
+/** Changes of one step: decode, prefill and an encoder per media item. */
 const MAX_PENDING: u32 = 64;
 /** Where counts end, so that none of them is read as a negative one. */
 const MOST: i64 = 0x7fffffff;
@@ -38,8 +38,6 @@ class Share {
   count: u32;
   heartbeatMs: u64;
   module: u32;
-  /** Streams that are open in this VM. */
-  streams: u32;
 }
 
 export class InFlight {
@@ -133,7 +131,6 @@ export class InFlight {
   private writeBook(nowMs: u64): void {
     const share = this.share;
     share.heartbeatMs = nowMs;
-    share.streams = this.streams;
     this.beat = nowMs;
     if (this.vm) this.store.set(Space.VmShare, this.vm, this.book, SHARE_HEAD + share.count * FLIGHT, 0);
   }
