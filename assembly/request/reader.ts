@@ -2,7 +2,7 @@
 // the context above and the member's name; the API shapes differ only in what their top-level members are (shapes/).
 import { BlockSink, SinkMark } from "./blocks";
 import { idHash } from "../endpoints/bindings";
-import { avalanche, K1, K3, K4, K5, mix } from "./hash";
+import { avalanche, K1, K2, K3, K4, K5, mix } from "./hash";
 import { mediaTokens } from "./media";
 import { LAST_REPORTED, Name, NAME_ROOM, nameOf } from "./names";
 import { isNumeric, numberOf } from "./numbers";
@@ -1047,7 +1047,8 @@ export class Reader {
       case Kind.Array:
         return this.closedHash;
     }
-    return avalanche(K5 + kind);
+    // Not from where an object's or a list's hash begins: null is no empty list.
+    return avalanche(K2 + kind);
   }
 
   private spanned(depth: u32, kind: Kind, end: u32): void {

@@ -2,7 +2,7 @@
 import type { Shape } from "./request-view.js";
 import type { Random } from "./random.js";
 
-export const SHAPES: readonly Shape[] = ["other", "chat", "completions", "messages", "responses", "generate", "embeddings", "sglang-generate"];
+export const SHAPES: readonly Shape[] = ["other", "chat", "completions", "messages", "responses", "generate", "embeddings", "sglang-generate", "chat-render", "completions-render"];
 
 /** Every name that means something in some place, and names that are nearly one. */
 export const NAMES =
@@ -219,12 +219,14 @@ export class BodyWriter {
     const prompt = (): string => this.prompt();
     switch (shape) {
       case "chat":
+      case "chat-render":
         return [["messages", messages()], ...this.maybe([12, "messages", messages])];
       case "messages":
         return [["messages", messages()], ...this.maybe([2, "system", () => this.content()], [12, "system", () => this.content()], [16, "messages", messages])];
       case "responses":
         return [["input", this.random.oneIn(4) ? this.text(this.words()) : messages()], ...this.maybe([3, "instructions", () => this.content()], [16, "input", messages])];
       case "completions":
+      case "completions-render":
         return [["prompt", prompt()], ...this.maybe([8, "prompt", prompt])];
       case "embeddings":
         return this.maybe([2, "input", prompt], [4, "messages", messages]);

@@ -42,7 +42,7 @@ export class Comparer {
     if ((scanner.field("duplicates") !== 0) !== plain.duplicates) return differs("duplicates", !plain.duplicates, plain.duplicates);
     const model = scanner.latin1(scanner.field("model"), Math.min(scanner.field("modelSize"), KEPT_MODEL));
     if (model !== plain.model) return differs("model", model, plain.model);
-    return this.members(plain) ?? this.media(plain) ?? this.prompt(plain, options) ?? this.kept(plain);
+    return this.members(plain) ?? this.media(plain) ?? this.prompt(plain, options) ?? this.strict(plain, options) ?? this.kept(plain);
   }
 
   /** `meaning` 0 goes with hash 0. */
@@ -51,12 +51,16 @@ export class Comparer {
     const known = this.hashes.get(meaning);
     if (known === undefined) {
       const other = this.meanings.get(hash);
-      if (other !== undefined) return `${what}: one hash for two things (${String(meaning)} and ${String(other)})`;
+      if (other !== undefined) return `${what}: one hash for two things, ${this.meaning(meaning)} and ${this.meaning(other)}`;
       this.hashes.set(meaning, hash);
       this.meanings.set(hash, meaning);
       return null;
     }
-    return known === hash ? null : `${what}: another hash for the same thing (${String(meaning)})`;
+    return known === hash ? null : `${what}: another hash for the same thing, ${this.meaning(meaning)}`;
+  }
+
+  private meaning(number: number): string {
+    return `${String(number)} (${JSON.stringify(this.identities.textOf(number))})`;
   }
 
   private members(plain: PlainView): string | null {
@@ -140,6 +144,13 @@ export class Comparer {
       at += 8;
     }
     return null;
+  }
+
+  private strict(plain: PlainView, { strict }: ReadOptions): string | null {
+    // A body with two members of one name is refused before it is asked for a prompt.
+    if (!strict || plain.duplicates) return null;
+    const hasPrompt = this.scanner.field("hasPrompt") !== 0;
+    return hasPrompt === plain.hasPrompt ? null : differs("hasPrompt", hasPrompt, plain.hasPrompt);
   }
 
   private kept(plain: PlainView): string | null {

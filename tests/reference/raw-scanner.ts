@@ -19,7 +19,7 @@ interface Exports {
 }
 
 /** The module's numbers for the shapes. */
-const SHAPE_NUMBERS: Readonly<Record<Shape, number>> = { other: 0, chat: 1, completions: 2, messages: 3, responses: 4, generate: 5, embeddings: 6, "sglang-generate": 7 };
+const SHAPE_NUMBERS: Readonly<Record<Shape, number>> = { other: 0, chat: 1, completions: 2, messages: 3, responses: 4, generate: 5, embeddings: 6, "sglang-generate": 7, "chat-render": 8, "completions-render": 9 };
 const SPANS = 1;
 const STRICT = 2;
 
@@ -55,6 +55,7 @@ export const FIELDS = {
   mmItems: 27,
   keptForLow: 28,
   keptForHigh: 29,
+  hasPrompt: 30,
 } as const;
 export type Field = keyof typeof FIELDS;
 

@@ -9,7 +9,7 @@ import type { ApiShape, BodyView, MediaType, Member, MemberName, MemberParent, N
 import { picturePixels } from "./picture.js";
 import { decoded, type NamedNode, type Node, ReadError, readTree } from "./tree.js";
 
-export type Shape = ApiShape | "embeddings" | "sglang-generate";
+export type Shape = ApiShape | "embeddings" | "sglang-generate" | "chat-render" | "completions-render";
 
 /** Settings of the media's token estimate. */
 export interface Estimate {
@@ -69,6 +69,7 @@ export const WRONG_RULES = [
   "ids-are-bytes",
   "tail-has-no-key",
   "strict-by-spelling",
+  "strict-takes-any-message",
 ] as const;
 export type WrongRule = (typeof WRONG_RULES)[number];
 
@@ -85,8 +86,10 @@ export class Identities {
     return number;
   }
 
-  get size(): number {
-    return this.numbers.size;
+  /** For messages. */
+  textOf(number: number): string {
+    for (const [text, known] of this.numbers) if (known === number) return text;
+    return "";
   }
 
   clear(): void {
@@ -122,6 +125,8 @@ export interface PlainView extends Omit<BodyView, "media"> {
   readonly model: string;
   /** Of the id that this goes on with; 0: none. */
   readonly keptFor: number;
+  /** What a strict body must have; false where it was not asked for. */
+  readonly hasPrompt: boolean;
   readonly hasTokens: boolean;
   readonly tokens: number;
   readonly keys: readonly number[];
@@ -232,7 +237,9 @@ const RULES: Readonly<Record<Shape, ShapeRules>> = {
   chat: { messages: ["messages"], media: CHAT_MEDIA },
   messages: { messages: ["messages"], front: ["system"], media: [...CHAT_MEDIA, "image"] },
   responses: { messages: ["input"], front: ["instructions"], media: [...CHAT_MEDIA, "input_image"] },
+  "chat-render": { messages: ["messages"], media: CHAT_MEDIA },
   completions: { prompts: ["prompt"] },
+  "completions-render": { prompts: ["prompt"] },
   embeddings: { prompts: ["input"], messages: ["messages"] },
   generate: { ids: ["token_ids"], features: true },
   "sglang-generate": { prompts: ["text", "input_ids"] },
@@ -250,6 +257,7 @@ const NOTHING: Omit<PlainView, "error" | "errorOffset"> = {
   duplicates: false,
   model: "",
   keptFor: 0,
+  hasPrompt: false,
   hasTokens: false,
   tokens: 0,
   keys: [],
@@ -435,6 +443,7 @@ class Reading {
       duplicates: options.strict ? this.anyTwice(root) : isObject && knownTwice(root, options.wrong === "bootstrap-is-one-name"),
       model: (this.textOf(last("model")) ?? "").slice(0, KEPT),
       keptFor: this.keptFor(root),
+      hasPrompt: options.strict && this.hasPrompt(root),
       hasTokens: counted,
       mmItems: this.media.length + this.features,
       mmDistinct: distinct,
@@ -490,6 +499,22 @@ class Reading {
   private keptFor(root: Node): number {
     const named = root.members.findLast(({ name, value }) => (name === "previous_response_id" || name === "conversation") && value.kind === "string");
     return named === undefined ? 0 : this.identities.of(`kept ${this.text(named.value).slice(0, KEPT)}`);
+  }
+
+  /** Messages, or a prompt that is one, in a form that the reference's parsers take. Each name stands once. */
+  private hasPrompt(root: Node): boolean {
+    const { shape, wrong } = this.options;
+    if (root.kind !== "object" || this.strange) return false;
+    const rules = RULES[shape];
+    const list = rules.messages?.map((name) => lastOf(root, name)).find((node) => node !== undefined);
+    const isPlain = shape === "responses" && list?.kind === "string";
+    if (list !== undefined && !isPlain && wrong !== "strict-takes-any-message") {
+      if (list.kind !== "array" || list.items.some((message) => !isMessage(message))) return false;
+    }
+    // Tool results are looked at in the text in front, too.
+    if (rules.front?.some((name) => lastOf(root, name)?.items.some((part) => !contentsAreGood(part, 2))) === true) return false;
+    if (lastOf(root, "prompt_embeds") !== undefined || shape === "sglang-generate") return true;
+    return list === undefined ? this.prompts > 0 : isPlain || list.items.length > 0;
   }
 
   // ---- never split --------------------------------------------------------------------------------------------------------------------------------------------
@@ -880,6 +905,20 @@ class Reading {
     while (this.body[at] !== 0x22) at += this.body[at] === 0x5c ? 2 : 1;
     return at + 1 - start;
   }
+}
+
+/** An object whose role is a text and whose content a text, a list or null, a tool result's content too. */
+function isMessage(message: Node): boolean {
+  return message.kind === "object" && message.members.every(({ name, value }) => name !== "role" || value.kind === "string") && contentsAreGood(message, 1);
+}
+
+/** @param depth 1: of a message, 2: of a part */
+function contentsAreGood(holder: Node, depth: number): boolean {
+  return holder.members.every(({ name, value }) => {
+    if (name !== "content") return true;
+    if (value.kind !== "string" && value.kind !== "array" && value.kind !== "null") return false;
+    return depth === 2 || value.items.every((part) => contentsAreGood(part, depth + 1));
+  });
 }
 
 function isEmpty(node: Node): boolean {

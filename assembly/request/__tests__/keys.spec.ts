@@ -189,6 +189,17 @@ describe("keys of chat completions", () => {
     equal('{"tools":null,' + BASE.substring(1), BASE, CHAT);
   });
 
+  it("null, true, false, an empty list and an empty object in them are five things (found by the fuzz)", () => {
+    const values = ["null", "true", "false", "[]", "{}", '""', "0"];
+    for (let i = 0; i < values.length; i++) {
+      for (let j = 0; j < i; j++) {
+        const a = keysOf('{"tools":[{"a":' + values[i] + '}],"messages":[{"role":"user","content":"x"}]}', CHAT);
+        const b = keysOf('{"tools":[{"a":' + values[j] + '}],"messages":[{"role":"user","content":"x"}]}', CHAT);
+        expect(same(a, b)).toBe(false, values[i] + " " + values[j]);
+      }
+    }
+  });
+
   it("deeply nested tools are told apart", () => {
     for (let depth = 1; depth < 60; depth++) {
       const open = '{"a":['.repeat(depth);
