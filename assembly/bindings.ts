@@ -45,6 +45,7 @@ class Result {
   mmItems: u32;
   keptForLow: u32;
   keptForHigh: u32;
+  hasPrompt: u32;
 }
 const result = changetype<Result>(heap.alloc(offsetof<Result>()));
 
@@ -76,20 +77,18 @@ export function scanStartAs(shape: u32, blockTokens: u32, maxBlocks: u32, flags:
   return handle;
 }
 
-/** Every video has as many tokens as the caller says; in Envoy the request's headers are asked (filter/estimate.ts). */
-class PlainEstimate extends MediaEstimate {
-  constructor(private readonly tokens: u32) {
+class FixedEstimate extends MediaEstimate {
+  constructor(private readonly video: u32) {
     super();
   }
-
   videoTokens(): u32 {
-    return this.tokens;
+    return this.video;
   }
 }
 
 /** Settings of the media's token estimate (`MediaEstimate`) for all scans from here on. */
 export function estimateWith(imageStatic: u32, imageFactor: u32, imagePixels: u32, videoTokens: u32): void {
-  const e = new PlainEstimate(videoTokens);
+  const e = new FixedEstimate(videoTokens);
   e.imageStatic = imageStatic;
   e.imageFactor = imageFactor;
   e.imagePixels = imagePixels;
@@ -144,6 +143,7 @@ export function scanEnd(handle: usize): usize {
   result.mmItems = view.mmItems;
   result.keptForLow = <u32>view.keptFor;
   result.keptForHigh = <u32>(view.keptFor >> 32);
+  result.hasPrompt = r.hasPrompt;
   return changetype<usize>(result);
 }
 
