@@ -119,6 +119,11 @@ describe("compose", () => {
     expect(problems).toMatchObject([{ severity: "warning", path: "endpoints" }]);
   });
 
+  it("tells the labels when none of the endpoints may decode", () => {
+    const { problems } = compose(inputs([{ ...p0, labels: { "llm-d.ai/role": "prefill", zone: "a" } }]), validator());
+    expect(problems.at(-1)?.message).toMatch(/none passes .* 503 \(the endpoints' labels: llm-d\.ai\/role=prefill, zone=a\)/);
+  });
+
   it("warns of what may not be meant", () => {
     const options = { allowPaths: ["/ok", "/sleep", "/*", "/v1/load_lora_adapter", "/a//b", "/a%41"], bodyLimitBytes: 2048 };
     const { problems } = compose(inputs([d0], options), validator());

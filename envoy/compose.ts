@@ -8,6 +8,9 @@ import { type GatewayOptions, readGatewayOptions } from "./options.js";
 import type { Problem, Severity } from "./problems.js";
 import type { ValidationReport, Validator, ValidatorProblem } from "./validate.js";
 
+/** Labels that a message names. */
+const LABELS_TOLD = 6;
+
 /** What is to be published, but for its revision. */
 export interface Composition {
   readonly document: Omit<PluginDocument, "revision">;
@@ -133,12 +136,21 @@ export function compose(inputs: Inputs, validate: Validator, lastGood: readonly 
   });
   const unique = [...new Map(decode.map((host) => [`${host.host} ${String(host.port)}`, host])).values()];
   const gateway = readGatewayOptions(options ?? null);
-  problems.push(...gatewayWarnings(inputs, gateway, unique));
+  problems.push(...gatewayWarnings(inputs, gateway));
+  if (unique.length === 0) problems.push(toProblem(inputs, "warning", { path: "endpoints", message: nobodyDecodes(endpoints) }));
   return { composition: { document: { picker: inputs.picker.value, ...(options === undefined ? {} : { options }), endpoints }, decode: unique, gateway }, problems };
 }
 
+/** The usual cause is a configuration that selects by other labels than the pods have: so these are told. */
+function nobodyDecodes(endpoints: readonly Endpoint[]): string {
+  const labels = [...new Set(endpoints.flatMap((endpoint) => Object.entries(endpoint.labels).map(([key, value]) => `${key}=${value}`)))];
+  const some = labels.slice(0, LABELS_TOLD).join(", ") + (labels.length > LABELS_TOLD ? ", ..." : "");
+  const have = endpoints.length === 0 ? "" : some === "" ? " (the endpoints have no labels)" : ` (the endpoints' labels: ${some})`;
+  return `none passes the filters of the decode profile: every request will be answered 503${have}`;
+}
+
 /** What is legal and may still not be what was meant. */
-function gatewayWarnings(inputs: Inputs, gateway: GatewayOptions, decode: readonly HostPort[]): Problem[] {
+function gatewayWarnings(inputs: Inputs, gateway: GatewayOptions): Problem[] {
   const warnings: Problem[] = [];
   const warn = (path: string, message: string): void => {
     warnings.push(toProblem(inputs, "warning", { path, message }));
@@ -149,6 +161,5 @@ function gatewayWarnings(inputs: Inputs, gateway: GatewayOptions, decode: readon
     if (!canMatch(allowed)) warn(`options.allowPaths[${String(i)}]`, "matches nothing: Envoy resolves '%', '//', '.' and '..' in a path before it looks for it");
   }
   if (gateway.bodyLimitBytes < MIN_WINDOW_BYTES) warn("options.bodyLimitBytes", `HTTP/2 has no windows below ${String(MIN_WINDOW_BYTES)} bytes, which is the limit there`);
-  if (decode.length === 0) warn("endpoints", "no endpoint may decode: every request will be answered 503");
   return warnings;
 }

@@ -67,7 +67,7 @@ export async function readInputs(paths: InputPaths): Promise<{ inputs: Inputs | 
 
   const [picker, second] = config.filter((source) => !isOptions(source));
   if (picker === undefined) complain(paths.config, "", "holds no EndpointPickerConfig document");
-  if (second !== undefined) complain(paths.config, "", "holds more than one EndpointPickerConfig document", second.lineOf(""));
+  if (second !== undefined) complain(paths.config, "", "holds more than one EndpointPickerConfig document (one of FilterOptions says kind: FilterOptions)", second.lineOf(""));
   const [options, another] = [...config.filter(isOptions), ...own];
   if (paths.options !== "" && own.length === 0) complain(paths.options, "", "holds no FilterOptions document");
   if (another !== undefined) complain(another.file, "", "a second FilterOptions document", another.lineOf(""));

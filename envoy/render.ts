@@ -133,8 +133,10 @@ async function main(): Promise<number> {
   if (flags.watch !== true) return done ? 0 : 1;
   const inputs = [job.config, job.options, job.endpoints, job.wasm].filter((file) => file !== "");
   const stop = watchFiles(inputs, async () => {
-    // A file that is being replaced may be gone for a moment; its coming back is a change of its own.
-    if (inputs.every((file) => existsSync(file))) await render();
+    const gone = inputs.filter((file) => !existsSync(file));
+    // Its coming back is a change of its own.
+    if (gone.length > 0) process.stderr.write(`${gone.join(", ")}: not there; what was rendered goes on\n`);
+    else await render();
   });
   await new Promise<void>((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => { resolve(); });

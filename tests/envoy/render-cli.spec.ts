@@ -179,7 +179,7 @@ describe("render --watch", () => {
       renameSync(`${path}.new`, path);
       await until("the replaced file", () => addressOf("d0") === "10.0.0.31");
       unlinkSync(path);
-      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      await until("a word about it", () => said().includes(`${path}: not there`));
       writeFileSync(path, ENDPOINTS.replace("10.0.0.10", "10.0.0.32"));
       await until("the file's return", () => addressOf("d0") === "10.0.0.32");
       writeFileSync(path, "endpoints: [");
