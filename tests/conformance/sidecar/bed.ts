@@ -144,7 +144,8 @@ export class SidecarBed {
     const ranks = this.decoders.length;
     const needed = [...(this.#connector === "nixlv2" ? [] : [`--kv-connector=${this.#connector}`]), ...(ranks > 1 ? [`--data-parallel-size=${String(ranks)}`] : []), ...(this.encoders.length > 0 ? ["--ec-connector=ec-nixl"] : [])];
     if (RUNNING !== "") return runningSidecar([...needed, ...flags]);
-    const port = await freePorts(ranks);
+    const size = Number(flags.map((flag) => /^--data-parallel-size=(\d+)$/.exec(flag)?.[1]).find((text) => text !== undefined) ?? ranks);
+    const port = await freePorts(Math.min(Math.max(size, 1), 16));
     const given = (name: string): boolean => flags.some((flag) => flag.startsWith(`--${name}=`) || flag === `--${name}`);
     const base: Readonly<Record<string, string>> = {
       port: String(port),
