@@ -2,6 +2,7 @@
 //   {"revision": n, "picker": EndpointPickerConfig, "options": FilterOptions, "endpoints": [...]}
 import { Scheduler, SchedulerSetup } from "../disagg/scheduler";
 import { EndpointTable } from "../endpoints/table";
+import { fairCapacity } from "../prefix/capacity";
 import { PrefixParams } from "../scheduling/producers/approx-prefix-cache";
 import { InflightParams } from "../scheduling/producers/inflight-load";
 import { PluginKind } from "../scheduling/plugin";
@@ -73,6 +74,12 @@ export function loadDocument(text: string): LoadResult {
   const config = readPicker(picker.isObject || !picker.present ? picker.asRoot() : picker, build, options.allowExperimentalPlugins);
   const endpoints = readEndpoints(root.get("endpoints"), problems);
   if (problems.errors.length > 0) return result;
+  const fair = fairCapacity(options.indexBytes, endpoints.table.count);
+  if (fair < config.prefix.lruCapacityPerServer) {
+    root.get("options").get("indexBytes").warn(
+      "the index remembers " + fair.toString() + " blocks of each of " + endpoints.table.count.toString() + " endpoints, not the " + config.prefix.lruCapacityPerServer.toString() + " of lruCapacityPerServer",
+    );
+  }
   const setup = bind(config, options, endpoints);
   if (setup === null) return result;
   result.config = new LoadedConfig(

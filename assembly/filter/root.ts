@@ -2,7 +2,7 @@
 import { LoadedConfig, loadDocument } from "../config";
 import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
 import { BufferKind, Bytes, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
-import { IndexWalk, MediaIndex, PrefixIndex, pruneFloors, readFloors } from "../prefix";
+import { fairCapacity, IndexWalk, MediaIndex, PrefixIndex, pruneFloors, readFloors } from "../prefix";
 import { shapesOf, useEstimate } from "../request";
 import { EnvoyEstimate } from "./estimate";
 import { HeaderSource } from "./headers";
@@ -17,8 +17,6 @@ const HEAL_EVERY: u32 = 8;
 const WALK_TICKS: u32 = 240;
 /** Blocks of one prompt that are ever hashed, whatever the configuration says. */
 const MAX_BLOCKS: i32 = 32768;
-/** Bytes of shared data per block and endpoint that the index is sized with. */
-const BLOCK_COST: i64 = 5;
 
 export class FilterRoot extends RootContext {
   vm: Vm | null = null;
@@ -115,7 +113,7 @@ export class FilterRoot extends RootContext {
   /** Blocks that endpoint `i` is credited with at most: what is configured or reported, as far as the index's memory allows. */
   capacity(i: i32): u32 {
     const config = this.config!;
-    const fair = <i64>config.options.indexBytes / (BLOCK_COST * <i64>max(1, config.endpoints.count));
+    const fair = <i64>fairCapacity(config.options.indexBytes, config.endpoints.count);
     const reported = config.prefix.autoTune ? unchecked(config.endpoints.cacheTokens[i]) / <f64>this.blockTokens : 0;
     const wanted = reported >= 1 ? <i64>reported : <i64>config.prefix.lruCapacityPerServer;
     return <u32>min<i64>(fair, wanted);

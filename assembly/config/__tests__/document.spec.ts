@@ -1,6 +1,6 @@
 import { loadDocument } from "../document";
 import { renderReport } from "../report";
-import { documentJson, endpointsJson, hasWarning, pathsOf, problemsText } from "./support";
+import { documentJson, endpointsJson, hasWarning, loadPicker, pathsOf, problemsText } from "./support";
 
 /** "" when the options have exactly this error. */
 function optionError(options: string, path: string, fragment: string): string {
@@ -112,6 +112,16 @@ describe("FilterOptions", () => {
     expect(optionError('{"kvSourceSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}}', "options.kvSourceSelector.matchExpressions[0].values", "must not be empty")).toBe("");
     expect(optionError('{"onMissingStages":"fail"}', "options.onMissingStages", "unknown field")).toBe("");
     expect(optionError("[]", "options", "must be an object")).toBe("");
+  });
+});
+
+describe("the index's memory", () => {
+  it("that does not hold what every endpoint is to be remembered with is pointed out", () => {
+    const roles = "decode ".repeat(300).trimEnd();
+    const picker = '{"plugins":[{"type":"prefix-cache-scorer","parameters":{"lruCapacityPerServer":LRU}}]}';
+    expect(hasWarning(loadPicker(picker.replace("LRU", "31250"), roles), "options.indexBytes", "27962 blocks of each of 300 endpoints, not the 31250")).toBe("");
+    expect(hasWarning(loadPicker(picker.replace("LRU", "27962"), roles), "options.indexBytes", "remembers") != "").toBe(true);
+    expect(hasWarning(loadPicker(picker.replace("LRU", "31250"), roles, '{"indexBytes":"128Mi"}'), "options.indexBytes", "remembers") != "").toBe(true);
   });
 });
 

@@ -1,98 +1,13 @@
 // The index beside an exact LRU, on a trace of many conversations with shared system prompts: slots, runs and generations together must stay within one point of it
-// (DESIGN, Shapes). The large trace, and the one with two very long conversations, are the benchmark's; this one is small enough to run with every change.
-import { IndexWalk } from "../index";
+// (DESIGN, Shapes). The large trace, and the one with two very long conversations, are in traces.spec.
+import { BLOCK_COST, IndexWalk } from "../index";
 import { fleetOf, RacingStore, random, seedRandom, Truth, Worker } from "./support";
+import { Conversation, ExactCache, zipf } from "./trace";
 
 const ENDPOINTS: i32 = 12;
 const CAPACITY: i32 = 700;
 const SYSTEMS: i32 = 30;
 const REQUESTS: i32 = 2600;
-
-/** Exactly least recently used, block by block: an engine's cache, which frees the end of a prompt before its beginning. */
-class ExactCache {
-  private places: Map<u64, i32> = new Map<u64, i32>();
-  private key: StaticArray<u64>;
-  private newer: StaticArray<i32>;
-  private older: StaticArray<i32>;
-  private newest: i32 = -1;
-  private oldest: i32 = -1;
-  private used: i32 = 0;
-
-  constructor(private capacity: i32) {
-    this.key = new StaticArray<u64>(capacity);
-    this.newer = new StaticArray<i32>(capacity);
-    this.older = new StaticArray<i32>(capacity);
-  }
-
-  held(keys: StaticArray<u64>): i32 {
-    let n = 0;
-    while (n < keys.length && this.places.has(keys[n])) n++;
-    return n;
-  }
-
-  private unlink(at: i32): void {
-    const newer = this.newer[at];
-    const older = this.older[at];
-    if (newer >= 0) this.older[newer] = older;
-    else this.newest = older;
-    if (older >= 0) this.newer[older] = newer;
-    else this.oldest = newer;
-  }
-
-  touch(keys: StaticArray<u64>): void {
-    // The last block first, so that the first is the newest.
-    for (let i = keys.length - 1; i >= 0; i--) {
-      let at: i32;
-      if (this.places.has(keys[i])) {
-        at = this.places.get(keys[i]);
-        this.unlink(at);
-      } else {
-        if (this.used < this.capacity) at = this.used++;
-        else {
-          at = this.oldest;
-          this.unlink(at);
-          this.places.delete(this.key[at]);
-        }
-        this.key[at] = keys[i];
-        this.places.set(keys[i], at);
-      }
-      this.older[at] = this.newest;
-      this.newer[at] = -1;
-      if (this.newest >= 0) this.newer[this.newest] = at;
-      else this.oldest = at;
-      this.newest = at;
-    }
-  }
-}
-
-class Conversation {
-  keys: u64[] = [];
-  last: u64 = 0x77;
-  endpoint: i32 = 0;
-  turns: i32 = 0;
-
-  extend(owner: u64, blocks: i32): void {
-    for (let i = 0; i < blocks; i++) {
-      let h = this.last ^ ((owner + <u64>this.keys.length) * 0x9e3779b97f4a7c15);
-      h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
-      h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
-      this.last = h ^ (h >> 31);
-      this.keys.push(this.last);
-    }
-  }
-}
-
-/** System prompt `s` with a share that falls with its rank (Zipf, exponent 1). */
-function system(): i32 {
-  let total: f64 = 0;
-  for (let s = 1; s <= SYSTEMS; s++) total += 1 / <f64>s;
-  let at = (<f64>random() / 4294967296.0) * total;
-  for (let s = 1; s <= SYSTEMS; s++) {
-    at -= 1 / <f64>s;
-    if (at <= 0) return s - 1;
-  }
-  return SYSTEMS - 1;
-}
 
 /** Told less exact hit rate. `requestsPerWalk`: the lease holder walks the slots while requests go on, once in so many of them; 0: never. */
 function simulate(seed: u32, slots: u32, requestsPerWalk: u32): f64 {
@@ -117,7 +32,7 @@ function simulate(seed: u32, slots: u32, requestsPerWalk: u32): f64 {
     let c: Conversation;
     if (open.length < 150 || random() % 4 == 0) {
       c = new Conversation();
-      const s = system();
+      const s = zipf(SYSTEMS);
       c.extend(<u64>s * 1000003, 6 + ((s * 7) % 20));
       c.endpoint = <i32>(random() % <u32>ENDPOINTS);
       if (open.length < 150) open.push(c);
@@ -169,8 +84,8 @@ describe("the index beside an exact LRU", () => {
     withinOnePoint(difference);
   });
 
-  it("with the slots that indexBytes gives it: 5 bytes per block and endpoint", () => {
-    withinOnePoint(simulate(2, (5 * CAPACITY * ENDPOINTS) / 4096, 0));
+  it("with the slots that indexBytes gives it: so many bytes per block and endpoint", () => {
+    withinOnePoint(simulate(2, (BLOCK_COST * CAPACITY * ENDPOINTS) / 4096, 0));
   });
 
   it("and while the walk goes on, slower or faster than the cache turns over: it mends counts, and spoils none", () => {
