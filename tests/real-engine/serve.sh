@@ -12,7 +12,7 @@ export VLLM_HOST_IP=127.0.0.1 VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1 UCX_NET_DEVI
 # The paths that operators use (/reset_prefix_cache, /sleep): tests reset caches with them, and show that no client reaches them.
 export VLLM_SERVER_DEV_MODE=1
 export PATH=$venv/bin:$PATH PYTHONNOUSERSITE=1 VIRTUAL_ENV=$venv
-LD_PRELOAD=$venv/lib/libiomp5.so setsid nice -n 5 "$venv/bin/vllm" serve "$@" </dev/null &
+LD_PRELOAD=$venv/lib/libiomp5.so setsid "$venv/bin/vllm" serve "$@" </dev/null &
 engine=$!
 echo "engine: process group $engine"
 
