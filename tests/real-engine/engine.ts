@@ -59,7 +59,7 @@ export class RealEngine {
         join(home, "venv"),
         join(home, "models", model),
         ...["--host", "127.0.0.1", "--port", port.toString(), "--served-model-name", MODEL],
-        ...["--enforce-eager", "--dtype", "bfloat16", "--max-model-len", "1024", "--max-num-seqs", "16"],
+        ...["--enforce-eager", "--dtype", "bfloat16", "--max-model-len", "2048", "--max-num-seqs", "16"],
         ...["--block-size", BLOCK_TOKENS.toString(), "--num-gpu-blocks-override", BLOCKS.toString()],
         // /inference/v1/generate; cached tokens in the usage.
         ...["--enable-scale-out", "--enable-prompt-tokens-details"],
