@@ -20,10 +20,10 @@ interface BodyPlan {
 export const BODIES: Readonly<Record<BodyName, BodyPlan>> = {
   "1k": { spec: { kind: "text", bytes: 1 << 10 }, connections: 16, prompts: 16 },
   "32k": { spec: { kind: "text", bytes: 32 << 10 }, connections: 16, prompts: 16 },
-  "1m": { spec: { kind: "text", bytes: 1 << 20 }, connections: 4, prompts: 4 },
-  "4m-image": { spec: { kind: "image", bytes: 4 << 20 }, connections: 4, prompts: 4 },
+  "1m": { spec: { kind: "text", bytes: 1 << 20 }, connections: 16, prompts: 4 },
+  "4m-image": { spec: { kind: "image", bytes: 4 << 20 }, connections: 16, prompts: 4 },
   // All of it but some thirty tokens is the prompt.
-  "128k-tokens": { spec: { kind: "text", bytes: LONG_TOKENS * TOKEN_BYTES }, connections: 4, prompts: 4 },
+  "128k-tokens": { spec: { kind: "text", bytes: LONG_TOKENS * TOKEN_BYTES }, connections: 16, prompts: 4 },
 };
 
 /** One configuration of the filter. */
