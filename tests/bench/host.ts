@@ -16,6 +16,8 @@ const RESPONSE: ReadonlyMap<string, string> = new Map([
   [":status", "200"],
   ["content-type", "application/json"],
 ]);
+/** The response flag for a connection that could not be made. */
+const CONNECTION_FAILURE = 0x20;
 
 /** What a request's path does not wait for. */
 const WITHOUT_EFFECT = ["set_tick_period_milliseconds", "http_call", "get_metric"];
@@ -109,6 +111,16 @@ export interface HostRequest {
   pieceBytes: number;
 }
 
+/** How a request ends. */
+export interface Answer {
+  /** With `:status`. */
+  headers: ReadonlyMap<string, string>;
+  /** `ip:port` of the pod that answered; empty: nobody knows. */
+  upstream: string;
+  /** Of Envoy's attempts. */
+  attempts: number;
+}
+
 /** Where a request's time goes, ms. */
 export interface Phases {
   headers: number;
@@ -132,6 +144,7 @@ export class EmulatedHost {
   private request: HostRequest | null = null;
   private buffered = 0;
   private responseStatus = 0;
+  private answer: Answer | null = null;
   /** Headers that the filter has set on the current request. */
   readonly set = new Map<string, string>();
   readonly logs: string[] = [];
@@ -220,7 +233,7 @@ export class EmulatedHost {
     },
     get_header_map_value: (map = 0, keyAt = 0, keySize = 0, pointerAt = 0, sizeAt = 0) => {
       const name = this.text(keyAt, keySize);
-      const value = map === REQUEST_HEADERS ? this.request?.headers.get(name) : map === RESPONSE_HEADERS ? RESPONSE.get(name) : undefined;
+      const value = map === REQUEST_HEADERS ? this.request?.headers.get(name) : map === RESPONSE_HEADERS ? (this.answer?.headers ?? RESPONSE).get(name) : undefined;
       this.count(value === undefined ? "get_header_map_value miss" : "get_header_map_value", value?.length ?? 0);
       if (value === undefined) return NOT_FOUND;
       const bytes = Buffer.from(value, "latin1");
@@ -239,8 +252,15 @@ export class EmulatedHost {
     get_property: (pathAt = 0, pathSize = 0, pointerAt = 0, sizeAt = 0) => {
       const path = this.text(pathAt, pathSize);
       this.count("get_property", 8);
+      if (path.startsWith("upstream\0address") && this.answer !== null) {
+        const address = Buffer.from(this.answer.upstream, "latin1");
+        if (address.length === 0) return NOT_FOUND;
+        this.give(address, 0, address.length, pointerAt, sizeAt);
+        return OK;
+      }
       const value = Buffer.alloc(8);
-      if (path.endsWith("request_attempt_count")) value[0] = 1;
+      if (path.endsWith("request_attempt_count")) value[0] = this.answer?.attempts ?? 1;
+      else if (path.endsWith("flags") && this.answer?.headers.get(":status") === "503") value[0] = CONNECTION_FAILURE;
       this.give(value, 0, 8, pointerAt, sizeAt);
       return OK;
     },
@@ -295,6 +315,75 @@ export class EmulatedHost {
     this.exports.proxy_on_tick?.(ROOT_CONTEXT);
   }
 
+  /** Bytes of the module's memory. */
+  get memoryBytes(): number {
+    return this.exports.memory.buffer.byteLength;
+  }
+
+  /** Keys of shared data, and the bytes that stand under them. */
+  get shared(): { keys: number; bytes: number } {
+    let bytes = 0;
+    for (const { value } of this.cells.values()) bytes += value.length;
+    return { keys: this.cells.size, bytes };
+  }
+
+  /** Requests and tokens that the fleet has in flight, by the table in shared data (assembly/endpoints/inflight.ts). */
+  get inFlight(): { requests: number; tokens: number } {
+    const sums = { requests: 0, tokens: 0 };
+    for (const [key, { value }] of this.cells) {
+      if (spaceOf(Buffer.from(key, "latin1")) !== "in-flight table") continue;
+      const view = new DataView(value.buffer, value.byteOffset, value.length);
+      for (let at = 8; at + 12 <= value.length; at += 12) {
+        sums.requests += view.getUint32(at + 4, true);
+        sums.tokens += view.getUint32(at + 8, true);
+      }
+    }
+    return sums;
+  }
+
+  /**
+   * A stream begins: headers, and the body in pieces. Any number may be open.
+   *
+   * @returns its number, for {@link answered} and {@link ended}; null when the filter answered by itself: then it has ended
+   */
+  begun(request: HostRequest): number | null {
+    const { exports } = this;
+    const id = this.nextContext++;
+    this.use(request, null);
+    exports.proxy_on_context_create(id, ROOT_CONTEXT);
+    const { length } = request.body;
+    exports.proxy_on_request_headers(id, request.headers.size, length === 0 ? 1 : 0);
+    while (this.buffered < length && this.responseStatus === 0) {
+      this.buffered = Math.min(length, this.buffered + request.pieceBytes);
+      exports.proxy_on_request_body(id, this.buffered, this.buffered === length ? 1 : 0);
+    }
+    if (this.responseStatus === 0) return id;
+    this.ended(id, request, null);
+    return null;
+  }
+
+  private use(request: HostRequest, answer: Answer | null): void {
+    this.request = request;
+    this.answer = answer;
+    this.buffered = 0;
+    this.responseStatus = 0;
+    this.set.clear();
+  }
+
+  /** The answer's headers have come. */
+  answered(id: number, request: HostRequest, answer: Answer): void {
+    this.use(request, answer);
+    this.exports.proxy_on_response_headers(id, answer.headers.size, 0);
+  }
+
+  /** The stream is over; without an answer it was reset. */
+  ended(id: number, request: HostRequest, answer: Answer | null): void {
+    this.use(request, answer);
+    this.exports.proxy_on_done(id);
+    this.exports.proxy_on_log(id);
+    this.exports.proxy_on_delete(id);
+  }
+
   /**
    * One whole request, as Envoy runs it: headers, body in pieces, the answer's headers, the end. The time of each phase is added to `phases`.
    *
@@ -302,10 +391,7 @@ export class EmulatedHost {
    */
   run(request: HostRequest, phases: Phases): void {
     const { exports } = this;
-    this.request = request;
-    this.buffered = 0;
-    this.responseStatus = 0;
-    this.set.clear();
+    this.use(request, null);
     const id = this.nextContext++;
     const t0 = performance.now();
     exports.proxy_on_context_create(id, ROOT_CONTEXT);
