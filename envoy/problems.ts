@@ -13,9 +13,14 @@ export interface Problem {
   readonly message: string;
 }
 
+ 
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
+
 /** `file:line: error: path: message`, the form that editors and terminals link. */
 export function formatProblem(problem: Problem): string {
   const place = problem.line === undefined ? problem.file : `${problem.file}:${String(problem.line)}`;
   const word = problem.severity === "warning" ? "warning" : "error";
-  return [place, word, ...(problem.path === "" ? [] : [problem.path]), problem.message].join(": ");
+  const text = [place, word, ...(problem.path === "" ? [] : [problem.path]), problem.message].join(": ");
+  // Names come from the inputs: what would steer a terminal is spelled out.
+  return text.replace(CONTROL, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -41,6 +41,9 @@ describe("parseYaml", () => {
   });
 
   it("refuses numbers that JSON does not have, by name", () => {
+    expect(parseYaml("a:\n- &e {x: 1, y: *e}\n", "f.yaml").problems).toMatchObject([{ path: "a[0].y", message: "an alias stands inside what it stands for" }]);
+    expect(parseYaml("x: &x [1, [*x]]\n", "f.yaml").problems).toMatchObject([{ path: "x[1][0]" }]);
+    expect(parseYaml("a: &a {b: 1}\nc: [*a, *a]\n", "f.yaml").problems).toEqual([]);
     expect(parseYaml("a:\n  b: [1, .inf]\n", "f.yaml").problems).toMatchObject([{ path: "a.b[1]", line: 2, message: "must be a finite number" }]);
     expect(parseYaml("a: .nan\n", "f.yaml").problems).toMatchObject([{ path: "a" }]);
   });

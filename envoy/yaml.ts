@@ -32,19 +32,15 @@ function lineOf(document: Document, lines: LineCounter, path: string): number {
   return lines.linePos(offset).line;
 }
 
-/** YAML knows numbers that JSON does not; `JSON.stringify` would quietly make them null. */
-function findNonFinite(value: unknown, path: string): string | null {
-  if (typeof value === "number" && !Number.isFinite(value)) return path;
-  if (Array.isArray(value)) {
-    for (const [i, item] of value.entries()) {
-      const found = findNonFinite(item, `${path}[${String(i)}]`);
-      if (found !== null) return found;
-    }
-  } else if (typeof value === "object" && value !== null) {
-    for (const [name, item] of Object.entries(value)) {
-      const found = findNonFinite(item, path === "" ? name : `${path}.${name}`);
-      if (found !== null) return found;
-    }
+/** What YAML can say and JSON cannot: numbers that `JSON.stringify` would quietly make null, and an alias inside what it stands for. `above`: the containers around `value`. */
+function findUnsayable(value: unknown, path: string, above: readonly unknown[]): { path: string; message: string } | null {
+  if (typeof value === "number" && !Number.isFinite(value)) return { path, message: "must be a finite number" };
+  if (typeof value !== "object" || value === null) return null;
+  if (above.includes(value)) return { path, message: "an alias stands inside what it stands for" };
+  const within = [...above, value];
+  for (const [name, item] of Object.entries(value)) {
+    const found = findUnsayable(item, Array.isArray(value) ? `${path}[${name}]` : path === "" ? name : `${path}.${name}`, within);
+    if (found !== null) return found;
   }
   return null;
 }
@@ -71,9 +67,9 @@ export function parseYaml(text: string, file: string): { documents: YamlText[]; 
       continue;
     }
     if (value === null) continue;
-    const infinite = findNonFinite(value, "");
+    const unsayable = findUnsayable(value, "", []);
     const place = (path: string): number => lineOf(document, lines, path);
-    if (infinite !== null) problems.push({ severity: "error", file, line: place(infinite), path: infinite, message: "must be a finite number" });
+    if (unsayable !== null) problems.push({ severity: "error", file, line: place(unsayable.path), ...unsayable });
     // A YAML map may have keys of any type, and `toJS` may give dates: JSON text and back leaves what the filter will see.
     else documents.push({ value: JSON.parse(JSON.stringify(value)) as Json, lineOf: place });
   }

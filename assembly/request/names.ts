@@ -75,7 +75,9 @@ export const enum Name {
   InputIds = 68,
   Features = 69,
   MmHashes = 70,
-  COUNT = 71,
+  TruncatePromptTokens = 71,
+  TruncationSide = 72,
+  COUNT = 73,
 }
 
 /** Names up to here are reported with their spans. */
@@ -92,7 +94,7 @@ const SPELLINGS: StaticArray<string> = [
   "role", "content", "tool_calls", "type", "text", "image_url", "audio_url", "video_url", "input_audio", "url", "data", "format", "uuid", "tool_call_id",
   "function_call", "reasoning_content", "reasoning", "arguments", "output", "call_id", "name",
   "source", "media_type", "input_image", "image", "thinking", "cache_control",
-  "input_ids", "features", "mm_hashes",
+  "input_ids", "features", "mm_hashes", "truncate_prompt_tokens", "truncation_side",
 ];
 
 // The spellings as bytes, one row of NAME_ROOM bytes per name, and the names of each length: a look-up compares with three or four candidates.

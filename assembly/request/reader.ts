@@ -147,7 +147,10 @@ export const enum SideSlot {
   CacheSalt = 5,
   LoraPath = 6,
   Features = 7,
-  COUNT = 8,
+  /** An engine that cuts the prompt computes another one. */
+  TruncatePromptTokens = 8,
+  TruncationSide = 9,
+  COUNT = 10,
 }
 
 /** Members of a message that take part in its salt. The first COUNTED count with their bytes, as an engine's template renders them. */
@@ -675,6 +678,12 @@ export class Reader {
         return Ctx.Side;
       case Name.LoraPath:
         this.slot = SideSlot.LoraPath;
+        return Ctx.Side;
+      case Name.TruncatePromptTokens:
+        this.slot = SideSlot.TruncatePromptTokens;
+        return Ctx.Side;
+      case Name.TruncationSide:
+        this.slot = SideSlot.TruncationSide;
         return Ctx.Side;
     }
     const ctx = shapeOf(this.shape).topMember(name);

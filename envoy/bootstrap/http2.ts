@@ -9,10 +9,12 @@ const MAX_STREAMS = 10_000;
 /**
  * A stream's window is what Envoy lets a stream hold, so over HTTP/2 the larger of it and `request_body_buffer_limit` is the body's limit: with a window of its size the
  * limit is exact, and what a client is still sending when its 413 comes has room, so that clients that send first and read then get to read.
+ *
+ * A request that is no HTTP ends its own stream: by default Envoy ends the connection, and with it the streams of everybody whose gateway shares it.
  */
 export function http2Windows(bodyLimitBytes: number): JsonObject {
   const window = Math.max(MIN_WINDOW_BYTES, bodyLimitBytes);
-  return { max_concurrent_streams: MAX_STREAMS, initial_stream_window_size: window, initial_connection_window_size: window };
+  return { max_concurrent_streams: MAX_STREAMS, initial_stream_window_size: window, initial_connection_window_size: window, override_stream_error_on_invalid_http_message: true };
 }
 
 /**

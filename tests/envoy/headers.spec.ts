@@ -204,3 +204,29 @@ describe("nothing of Envoy's own goes to the pod", () => {
     expect(answer.headers.filter(([name]) => name.toLowerCase().startsWith("x-envoy-"))).toEqual([]);
   });
 });
+
+it("a request that is no HTTP ends its own HTTP/2 stream, not those of the others on its connection", async () => {
+  const session = connect(`http://${gateway.settings.listen.host}:${String(gateway.settings.listen.port)}`);
+  let dead = "";
+  session.on("error", (error: Error) => (dead = error.message));
+  session.on("goaway", () => (dead = "GOAWAY"));
+  const ask = (headers: Record<string, string>): Promise<string> =>
+    new Promise((resolve) => {
+      const stream = session.request(headers);
+      stream.on("response", (answer) => {
+        resolve(String(answer[":status"]));
+      });
+      stream.on("error", () => {
+        resolve("reset");
+      });
+      stream.resume().end();
+    });
+  const slow = ask({ ":method": "GET", ":path": "/v1/models", "x-pod-delay-ms": "1500" });
+  // Nothing of the kind can be answered, but for what Envoy can read as a request.
+  for (const wrong of [{ ":path": "no-slash" }, { ":path": "" }, { ":authority": "a b" }] as Record<string, string>[]) {
+    expect(await ask({ ":method": "GET", ":path": "/v1/models", ...wrong })).toMatch(/^(?:reset|400)$/);
+  }
+  expect(await slow).toBe("200");
+  expect(dead).toBe("");
+  session.close();
+});

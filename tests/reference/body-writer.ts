@@ -248,7 +248,7 @@ export class BodyWriter {
         [2, "model", () => (random.oneIn(5) ? this.value(2) : this.text(random.pick(["m", "base-vl", "", "adapter/7", "m".repeat(300)])))],
         [4, "stream", () => random.pick(["true", "false", "null", "1", '"true"'])],
         [5, "tools", () => (random.oneIn(3) ? this.value(1) : this.array(random.list(2, () => this.object([["type", '"function"'], ["function", this.value(1)], ...this.maybe([4, "cache_control", () => "{}"])]))))],
-        [6, random.pick(["documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "cache_salt", "lora_path"]), () => this.value(1)],
+        [6, random.pick(["documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "cache_salt", "lora_path", "truncate_prompt_tokens", "truncation_side"]), () => this.value(1)],
         [6, random.pick(["n", "best_of"]), () => this.scalar()],
         [8, random.pick(["prompt_logprobs", "echo", "logprobs", "background"]), () => this.scalar()],
         [14, "echo", () => "true"],

@@ -205,7 +205,7 @@ function named(...names: MemberName[]): ReadonlyMap<string, MemberName> {
 }
 
 /** Top-level members whose whole value takes part in every key, in the order in which they are mixed in. */
-const SIDES = ["tools", "documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "cache_salt", "lora_path", "features"];
+const SIDES = ["tools", "documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", "cache_salt", "lora_path", "features", "truncate_prompt_tokens", "truncation_side"];
 
 /** Members of a message that take part in its salt, and how many of them count with their bytes. */
 const MESSAGE_SIDES = ["role", "tool_calls", "function_call", "reasoning_content", "reasoning", "arguments", "output", "name", "tool_call_id", "call_id"];

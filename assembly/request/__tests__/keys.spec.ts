@@ -242,7 +242,7 @@ describe("keys of chat completions", () => {
   });
 
   it("everything else that changes the prompt changes the keys", () => {
-    const others: StaticArray<string> = ['"lora_path":"a"', '"chat_template":"a"', '"chat_template_kwargs":{"thinking":true}', '"documents":[{"title":"a"}]', '"mm_processor_kwargs":{"max_pixels":3}'];
+    const others: StaticArray<string> = ['"lora_path":"a"', '"chat_template":"a"', '"chat_template_kwargs":{"thinking":true}', '"documents":[{"title":"a"}]', '"mm_processor_kwargs":{"max_pixels":3}', '"truncate_prompt_tokens":1', '"truncation_side":"left"'];
     for (let i = 0; i < others.length; i++) {
       differ(BASE, "{" + others[i] + "," + BASE.substring(1), CHAT);
       for (let k = 0; k < i; k++) differ("{" + others[k] + "," + BASE.substring(1), "{" + others[i] + "," + BASE.substring(1), CHAT);
