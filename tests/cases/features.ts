@@ -34,6 +34,7 @@ export const BUILT: ReadonlySet<Feature> = new Set<Feature>([
   "sglang",
   "mooncake",
   "offloading",
+  "ssrf",
   "strict",
   "trusted-opt-out",
   "responses",

@@ -121,6 +121,13 @@ describe.skipIf(process.env.CROSSPOINT_FAST !== undefined)("the runner on a real
     expect(found).toEqual([[], []]);
   });
 
+  it("lists endpoints that sidecars may call in a file, addresses mapped", async () => {
+    const given = { via: "sidecar", body: 18, headers: PREFILL, flags: { "allow-endpoints": ["10.0.1.20:8000"] } };
+    expect(await findings({ given, expect: { sidecar: { prefill_calls: 1, decode_calls: 1 }, client: { status: 200 } } })).toEqual([[]]);
+    const denied = { ...given, flags: { "allow-endpoints": ["10.0.1.21:8000"] } };
+    expect(await findings({ given: denied, expect: { sidecar: { prefill_calls: 0, decode_calls: 0 }, client: { status: 403 } } })).toEqual([[]]);
+  });
+
   it("sees an engine's aborted leg when the client leaves", async () => {
     const file = { kind: "backend-script", prefill: { delay_ms: 3000 } };
     const given = { headers: PREFILL, body: 18, abort_after_ms: 100 };
