@@ -297,7 +297,7 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
 
   const opened: readonly ContentCoding[] = codings ?? [];
   const scanner = multipart || codings === null ? null : services.makeScanner(shape);
-  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, timeoutMs: options.bodyTimeoutMs, scanner });
+  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, timeoutMs: options.bodyTimeoutMs, gone: exchange.gone, scanner });
   if (outcome.kind === "gone") return;
   if (outcome.kind === "failed") throw outcome.error;
   if (outcome.kind === "refused") {

@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { PassThrough, Readable } from "node:stream";
-import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
+import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
 import { contentCodings, type ContentCoding } from "./encodings.js";
 import { makeScanner } from "./make-scanner.js";
@@ -78,6 +79,42 @@ describe("readBody", () => {
     const before = process.memoryUsage().rss;
     expect(await read([bomb], ["gzip"], 1_000_000)).toMatchObject({ kind: "refused", reason: "too_large" });
     expect(process.memoryUsage().rss - before).toBeLessThan(40_000_000);
+  });
+
+  describe("codings in codings", () => {
+    /** Millions of empty gzip members in a few bytes: no byte ever comes out at the end. */
+    const members = Buffer.alloc(24_000_000, gzipSync(""));
+    const packed = brotliCompressSync(members, { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } });
+
+    it("bounds what stands between two of them by what was sent", async () => {
+      expect(packed.length).toBeLessThan(100);
+      const before = process.cpuUsage();
+      expect(await read([packed], ["gzip", "br"], 64 << 20)).toMatchObject({ kind: "refused", reason: "too_large", error: { status: 413, param: "content-encoding" } });
+      expect(process.cpuUsage(before).user).toBeLessThan(200_000);
+      // Not more than the limit either, however much was sent.
+      expect(await read([gzipSync(members.subarray(0, 60_000), { level: 0 })], ["gzip", "gzip"], 50_000)).toMatchObject({ kind: "refused", reason: "too_large" });
+    });
+
+    it("opens many members, empty ones among them, to what they hold", async () => {
+      const parts = Array.from({ length: 50 }, (_, index) => gzipSync(index === 25 ? BODY : ""));
+      expect(text(await read([Buffer.concat(parts)], ["gzip"], 10_000))).toBe(BODY.toString());
+    });
+
+    it("ends after a time", async () => {
+      const slow = gzipSync(Buffer.alloc(50_000_000, 0x20));
+      const outcome = await readBody(Readable.from([slow]), { codings: ["gzip"], limitBytes: 64 << 20, openingTimeoutMs: 1, scanner: makeScanner("chat") });
+      expect(outcome).toMatchObject({ kind: "refused", reason: "slow_opening", error: { status: 413 } });
+    });
+
+    it("ends when the client leaves after its body's last byte", async () => {
+      const gone = new AbortController();
+      const source = Readable.from([gzipSync(Buffer.alloc(50_000_000, 0x20))]);
+      const outcome = readBody(source, { codings: ["gzip"], limitBytes: 64 << 20, gone: gone.signal, scanner: makeScanner("chat") });
+      await once(source, "end");
+      gone.abort();
+      expect(await outcome).toEqual({ kind: "gone" });
+      expect(await readBody(Readable.from([BODY]), { codings: [], limitBytes: LIMIT, gone: gone.signal, scanner: makeScanner("chat") })).toEqual({ kind: "gone" });
+    });
   });
 
   it("sees a client that goes away", async () => {

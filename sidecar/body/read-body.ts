@@ -4,7 +4,16 @@ import { type ContentCoding, decompressor } from "./encodings.js";
 import { PieceCollector, type Pieces } from "./pieces.js";
 import type { BodyScanner, BodyView } from "./types.js";
 
-type BodyRefusal = "too_large" | "bad_encoding" | "slow";
+type BodyRefusal = "too_large" | "bad_encoding" | "slow" | "slow_opening";
+
+/**
+ * What stands between two codings is the opened body, compressed once: a coding around it makes it hardly smaller. Only bodies that are made to cost grow much there (a
+ * few bytes that open to millions of empty gzip members), so that what opening costs stays in proportion to what was sent.
+ */
+const BETWEEN_GROWTH = 16;
+const BETWEEN_FLOOR_BYTES = 64 * 1024;
+/** From the body's last byte, when a few pieces at most wait in the decompressors. */
+const OPENING_TIMEOUT_MS = 10_000;
 
 export type ReadOutcome =
   | { readonly kind: "read"; readonly body: Pieces; readonly view: BodyView | null }
@@ -17,27 +26,34 @@ export type ReadOutcome =
 export interface ReadSettings {
   /** Outermost last; empty: as it comes. */
   readonly codings: readonly ContentCoding[];
-  /** Bytes, of the body as it comes and of what it opens to. */
+  /** Bytes, of the body as it comes, of what it opens to and of what stands between two codings. */
   readonly limitBytes: number;
   /** From now to the body's end, in milliseconds; 0: it may take as long as it takes. */
   readonly timeoutMs?: number;
+  /** From the body's end until it is opened, in milliseconds. */
+  readonly openingTimeoutMs?: number;
+  /** Aborted when nobody waits for the answer any more: a request that has come whole does not tell that its connection broke. */
+  readonly gone?: AbortSignal;
   /** Fed with the opened body as it arrives; null: not scanned. */
   readonly scanner: BodyScanner | null;
 }
 
 /** Reads a request's body to its end, opening and scanning it on the way. Never rejects. */
-export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0, scanner }: ReadSettings): Promise<ReadOutcome> {
+export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0, openingTimeoutMs = OPENING_TIMEOUT_MS, gone, scanner }: ReadSettings): Promise<ReadOutcome> {
   return new Promise((resolve) => {
     const pieces = new PieceCollector();
     const chain: Transform[] = [];
     let received = 0;
     let opened = 0;
     let done = false;
+    let openingTimer: NodeJS.Timeout | null = null;
 
     const finish = (outcome: ReadOutcome): void => {
       if (done) return;
       done = true;
       if (timer !== null) clearTimeout(timer);
+      if (openingTimer !== null) clearTimeout(openingTimer);
+      gone?.removeEventListener("abort", onGone);
       request.off("data", onData).off("end", onEnd).off("close", onClose);
       for (const stage of chain) stage.destroy();
       resolve(outcome);
@@ -60,8 +76,8 @@ export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0
         : setTimeout(() => {
             refuse("slow", new ApiError(408, `the request body took longer than ${String(timeoutMs)} ms`));
           }, timeoutMs);
-    const tooLarge = (): void => {
-      refuse("too_large", new ApiError(413, `the request body is larger than ${String(limitBytes)} bytes`));
+    const tooLarge = (where = ""): void => {
+      refuse("too_large", new ApiError(413, where === "" ? `the request body is larger than ${String(limitBytes)} bytes` : `the request body grows too large ${where}`, where === "" ? null : "content-encoding"));
     };
     const keep = (piece: Buffer): void => {
       if (done) return;
@@ -88,7 +104,15 @@ export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0
         stage.on("error", () => {
           refuse("bad_encoding", new ApiError(400, "the request body does not open with its content-encoding", "content-encoding"));
         });
-        chain.at(-1)?.pipe(stage);
+        const outer = chain.at(-1);
+        if (outer !== undefined) {
+          let between = 0;
+          outer.on("data", (piece: Buffer) => {
+            between += piece.length;
+            if (between > Math.min(limitBytes, BETWEEN_FLOOR_BYTES + BETWEEN_GROWTH * received)) tooLarge("between its content-encodings");
+          });
+          outer.pipe(stage);
+        }
         chain.push(stage);
       }
       chain.at(-1)?.on("data", keep).on("end", complete);
@@ -111,13 +135,24 @@ export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0
       if (chain[0]?.write(piece) === false) request.pause();
     }
     function onEnd(): void {
-      if (chain.length > 0) chain[0]?.end();
-      else complete();
+      if (chain.length === 0) {
+        complete();
+        return;
+      }
+      chain[0]?.end();
+      openingTimer = setTimeout(() => {
+        refuse("slow_opening", new ApiError(413, `the request body took longer than ${String(openingTimeoutMs)} ms to open`, "content-encoding"));
+      }, openingTimeoutMs);
     }
     function onClose(): void {
-      // Without an end before it: the connection broke. After the end the decompressors may still be at work.
+      // Without an end before it: the connection broke. After the end the decompressors may still be at work, and `gone` tells.
       if (!request.readableEnded) finish({ kind: "gone" });
     }
+    function onGone(): void {
+      finish({ kind: "gone" });
+    }
+    if (gone?.aborted === true) onGone();
+    else gone?.addEventListener("abort", onGone);
     request.on("data", onData).on("end", onEnd).on("close", onClose).on("error", onClose);
   });
 }
