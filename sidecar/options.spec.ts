@@ -61,6 +61,7 @@ allow-endpoints: /endpoints.yaml
 allow-port: [8001, "8002"]
 body-timeout: 7s
 client-idle-timeout: 8s
+max-media-items: 64
 `;
 
 describe("options", () => {
@@ -120,6 +121,7 @@ describe("options", () => {
       "allow-port": [],
       "body-timeout": "120s",
       "client-idle-timeout": "300s",
+      "max-media-items": 256,
     });
   });
 
@@ -280,6 +282,8 @@ describe("options", () => {
       [["--metrics-port=65536"], "--metrics-port"],
       [["--body-limit=0"], "--body-limit"],
       [["--allow-path=v1"], "--allow-path"],
+      [["--max-media-items=0"], "--max-media-items"],
+      [["--max-media-items=8192"], "--max-media-items"],
       [["--log-level=loud"], "--log-level"],
       [["--decoder-host=a b"], "--decoder-host"],
       [["--kv-params-dialect=v3"], "--kv-params-dialect"],

@@ -96,6 +96,7 @@ export const DEFINITIONS = [
   { name: "allow-port", kind: "list", default: [], help: "ports allowed on every allowed host, beside its own (comma list, repeatable)" },
   { name: "body-timeout", kind: "duration", default: 120_000, help: "longest time that a request's body may take to arrive; 0: no limit" },
   { name: "client-idle-timeout", kind: "duration", default: 300_000, help: "longest time that a client may leave its answer unread; 0: no limit" },
+  { name: "max-media-items", kind: "int", default: 256, help: "most media items of a request that encoders are asked for" },
 ] as const satisfies readonly Definition[];
 
 export type OptionName = (typeof DEFINITIONS)[number]["name"];
@@ -151,6 +152,7 @@ export interface SidecarOptions {
   readonly allowPorts: readonly number[];
   readonly bodyTimeoutMs: number;
   readonly clientIdleTimeoutMs: number;
+  readonly maxMediaItems: number;
 }
 
 /**
@@ -222,6 +224,7 @@ export function describeOptions(options: SidecarOptions): Record<string, unknown
     "allow-port": options.allowPorts,
     "body-timeout": formatDuration(options.bodyTimeoutMs),
     "client-idle-timeout": formatDuration(options.clientIdleTimeoutMs),
+    "max-media-items": options.maxMediaItems,
   };
 }
 
@@ -385,6 +388,9 @@ function modelServerPort(flags: Layer, yaml: Layer): { readonly flag: string; re
   return { flag: "--model-server-port", text: "8200" };
 }
 
+/** The scanner lists 8192 items of a body and no further one: below that none is missing. */
+const MAX_MEDIA_ITEMS = 8191;
+
 /** Names and addresses of either family. */
 const HOST = /^[A-Za-z0-9._:%-]+$/;
 
@@ -438,6 +444,8 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   requirePort("--sglang-bootstrap-port", sglangPort);
   const podIp = text("pod-ip").trim().replace(/^\[(.*)\]$/, "$1");
   if (podIp !== "" && !HOST.test(podIp)) throw new OptionsError(`--pod-ip: "${podIp}" is not an address`);
+  const maxMediaItems = int("max-media-items");
+  if (maxMediaItems < 1 || maxMediaItems > MAX_MEDIA_ITEMS) throw new OptionsError(`--max-media-items: ${String(maxMediaItems)} is not between 1 and ${String(MAX_MEDIA_ITEMS)}`);
   const allowPaths = list("allow-path");
   for (const path of allowPaths) if (!path.startsWith("/")) throw new OptionsError(`--allow-path: "${path}" does not start with /`);
 
@@ -484,6 +492,7 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     allowPorts: list("allow-port").map(allowedPort),
     bodyTimeoutMs: timeoutOf("--body-timeout", int("body-timeout")),
     clientIdleTimeoutMs: timeoutOf("--client-idle-timeout", int("client-idle-timeout")),
+    maxMediaItems,
   };
 }
 

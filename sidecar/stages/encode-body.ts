@@ -1,22 +1,25 @@
 import { lastMember, readValue } from "../body/json-spans.js";
-import type { MediaItem, MemberName } from "../body/types.js";
+import type { MediaItem, Member, MemberName } from "../body/types.js";
 import type { ReadRequest } from "../exchange.js";
 
 /** Members of the client's body that decide what an encoder makes of an item, and nothing else (issue: the encode leg's body). */
 const CARRIED: readonly MemberName[] = ["model", "mm_processor_kwargs", "cache_salt"];
 
+/** What of the client's body goes into the leg of every item, its media aside. */
+export function carriedMembers({ view }: Pick<ReadRequest, "view">): Member[] {
+  return CARRIED.map((name) => view.members.findLast((member) => member.name === name && member.parent === "")).filter((member) => member !== undefined);
+}
+
 /**
  * The chat request that has one media item encoded: one user message with that part alone, one token, not streamed (EC-04). Members and part are the client's
  * bytes. Null where the item has no form that a chat request takes.
  */
-export function encodeBody({ body, view }: ReadRequest, item: MediaItem): Buffer[] | null {
+export function encodeBody(request: ReadRequest, item: MediaItem): Buffer[] | null {
+  const { body, view } = request;
   const part = chatPart(body.slice(item.start, item.end), item);
   if (part === null) return null;
   const out: Buffer[] = [Buffer.from("{")];
-  for (const name of CARRIED) {
-    const member = view.members.findLast((candidate) => candidate.name === name && candidate.parent === "");
-    if (member !== undefined) out.push(Buffer.from(`"${name}":`), ...body.slice(member.valueStart, member.valueEnd), Buffer.from(","));
-  }
+  for (const { name, valueStart, valueEnd } of carriedMembers(request)) out.push(Buffer.from(`"${name}":`), ...body.slice(valueStart, valueEnd), Buffer.from(","));
   const completionCap = view.members.some(({ name, parent }) => name === "max_completion_tokens" && parent === "") ? ',"max_completion_tokens":1' : "";
   out.push(Buffer.from('"messages":[{"role":"user","content":['), ...part, Buffer.from(`]}],"max_tokens":1${completionCap},"stream":false}`));
   return out;

@@ -87,6 +87,44 @@ describe("encode stage", () => {
     expect(encoders[0]?.received[0]?.target).toBe("/v1/chat/completions");
   });
 
+  it("a body is not made into any number of calls: more media items than the limit are refused, none is dropped", async () => {
+    const { url } = await start("--max-media-items=3");
+    const images = ["a", "b", "c", "d"].map((name) => image(name));
+    expect((await ask(url, { headers: routed(), body: chat(...images.slice(1)) })).status).toBe(200);
+    const before = calls();
+    const body = chat(...images);
+    const answered = await ask(url, { headers: routed(), body });
+    expect([answered.status, errorOf(answered)]).toEqual([
+      400,
+      { message: `the request has more than 3 media items: the one at byte ${String(body.indexOf(image("d")))} is above it`, type: "BadRequestError", param: "messages", code: 400 },
+    ]);
+    expect(calls()).toBe(before);
+    // Without encoders nothing is multiplied: the engine has its own limit.
+    expect((await ask(url, { body })).status).toBe(200);
+    if (sidecar !== null) expect(await metric(sidecar, "bodies_refused_total", { reason: "media" })).toBe(1);
+  });
+
+  it("the default takes 256 items, and says so beyond what the scanner lists", async () => {
+    const { url } = await start();
+    const many = (count: number): string => chat(...Array.from({ length: count }, (_, index) => image(String(index))));
+    for (const count of [257, 9000]) {
+      const answered = await ask(url, { headers: routed(), body: many(count) });
+      expect([answered.status, errorOf(answered).param]).toEqual([400, "messages"]);
+    }
+    expect(calls()).toBe(0);
+    expect([(await ask(url, { headers: routed(), body: many(256) })).status, calls()]).toEqual([200, 256]);
+  });
+
+  it("what each leg carries beside its item is bounded by the body limit together", async () => {
+    const { url } = await start("--body-limit=4000");
+    const body = (bytes: number, ...images: string[]): string => `{"model":"m","mm_processor_kwargs":"${"x".repeat(bytes - 2)}",${chat(...images).slice(1)}`;
+    const three = [image("a"), image("b"), image("c")];
+    expect((await ask(url, { headers: routed(), body: body(1300, ...three, image("a")) })).status).toBe(200);
+    expect(calls()).toBe(3);
+    const answered = await ask(url, { headers: routed(), body: body(1400, ...three) });
+    expect([answered.status, errorOf(answered).param, errorOf(answered).message, calls()]).toEqual([400, "mm_processor_kwargs", "1403 bytes would go to encoders with each of 3 media items: more than 4000 bytes together", 3]);
+  });
+
   it("C-EC-05: item i goes to entry i mod N with its own id, the client's Authorization and the encoder's Host", async () => {
     const { url } = await start();
     await ask(url, { headers: routed("x-request-id", "R", "Authorization", "Bearer k", "cookie", "c", "traceparent", "00-t"), body: chat(image("a"), image("b"), image("c")) });

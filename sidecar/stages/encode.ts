@@ -1,13 +1,14 @@
 import { type MemberSpan, bytesOf } from "../body/json-spans.js";
-import type { MediaItem } from "../body/types.js";
+import type { BodyView, MediaItem } from "../body/types.js";
 import { parseCandidate } from "../candidates.js";
 import type { EcConnector } from "../connectors/ec-connector.js";
 import { ApiError } from "../errors.js";
 import type { EcParams, Exchange, ReadRequest } from "../exchange.js";
 import { type FlatHeaders, valuesOf } from "../headers.js";
+import type { SidecarOptions } from "../options.js";
 import { callForAnswer, openedBody, type Answer } from "../upstream/answer.js";
 import type { Leg } from "../upstream/leg.js";
-import { encodeBody } from "./encode-body.js";
+import { carriedMembers, encodeBody } from "./encode-body.js";
 import { errorOfLeg, goesOnLocally, relayAnswer } from "./failure.js";
 
 /** Open calls of one request. */
@@ -40,6 +41,21 @@ export function distinctItems(media: readonly MediaItem[]): MediaItem[] {
     seen.add(key);
     return isNew;
   });
+}
+
+/** What keeps a request from the encode stage: one body of a client's must not become any number of calls, nor bodies of any size. Null: nothing does. */
+export function encodeProblem(view: BodyView, { maxMediaItems, bodyLimitBytes }: Pick<SidecarOptions, "maxMediaItems" | "bodyLimitBytes">): ApiError | null {
+  const above = view.media[maxMediaItems];
+  if (above !== undefined) {
+    const member = view.members.find(({ parent, valueStart, valueEnd }) => parent === "" && valueStart <= above.start && above.end <= valueEnd);
+    return new ApiError(400, `the request has more than ${String(maxMediaItems)} media items: the one at byte ${String(above.start)} is above it`, member?.name ?? null);
+  }
+  // Each item's leg carries these once more.
+  const carried = carriedMembers({ view }).sort((a, b) => b.valueEnd - b.valueStart - (a.valueEnd - a.valueStart));
+  const bytes = carried.reduce((sum, { valueStart, valueEnd }) => sum + valueEnd - valueStart, 0);
+  const items = distinctItems(view.media).length;
+  if (bytes * items <= bodyLimitBytes) return null;
+  return new ApiError(400, `${String(bytes)} bytes would go to encoders with each of ${String(items)} media items: more than ${String(bodyLimitBytes)} bytes together`, carried[0]?.name ?? null);
 }
 
 /** Counts requests, so that each begins its encoders at another entry (`--rotate-encoders`): pickers that list the same pods in the same order would have the first do all. */

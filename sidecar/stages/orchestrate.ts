@@ -6,7 +6,7 @@ import { ApiError } from "../errors.js";
 import type { EcParams, Exchange, Job, ReadRequest } from "../exchange.js";
 import { valuesOf } from "../headers.js";
 import { decodeLocally } from "./decode.js";
-import { encode } from "./encode.js";
+import { encode, encodeProblem } from "./encode.js";
 
 const RANK_HEADER = "x-data-parallel-host-port";
 
@@ -48,6 +48,14 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   }
   const encoderEntries = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports");
   const encoders = encoderEntries.filter((entry) => isAllowed(exchange, "encode", entry));
+
+  const problem = encoders.length === 0 ? null : encodeProblem(view, options);
+  if (problem !== null) {
+    metrics.bodiesRefused.inc({ reason: "media" });
+    exchange.log.info({ requestId: exchange.requestId, reason: problem.message }, "body refused");
+    exchange.fail(problem);
+    return;
+  }
 
   if ((prefiller !== undefined || encoders.length > 0) && !(await exchange.engine.mayServe())) {
     exchange.fail(new ApiError(503, "the decode engine is not ready: it does not accept connections"));
