@@ -29,13 +29,19 @@ export class SinkMark {
   filled: u32;
   position: u32;
   wordSize: u32;
+  lane: u32;
   word: u64;
-  acc: u64;
+  lane0: u64;
+  lane1: u64;
+  lane2: u64;
+  lane3: u64;
 }
 
 /** Prompts of one body that are keyed; further ones are counted only. */
 export const MAX_SEGMENTS: u32 = 64;
 const MAX_SALTS: u32 = 65536;
+/** Bytes of a block from which on its words take turns on several lanes. */
+const WIDE: u32 = 64;
 /** Place holders end here: a picture's header may claim any size, and no count is to overflow because of it. */
 const MAX_BYTES: u32 = 1 << 26;
 
@@ -60,7 +66,14 @@ export class BlockSink {
   /** The same, 0 for the prompts beyond MAX_SEGMENTS. */
   private limit: u32;
   private seed: u64;
-  private acc: u64;
+  // Words of a block take turns on four lanes, so that one need not wait for the other's multiplication; a small block is one lane's, since putting four together costs more.
+  private lane0: u64;
+  private lane1: u64;
+  private lane2: u64;
+  private lane3: u64;
+  /** Whose turn it is, and 3 or 0. */
+  private lane: u32;
+  private lanes: u32;
   private word: u64;
   private wordSize: u32;
   /** Bytes in the block that is being filled. */
@@ -74,6 +87,7 @@ export class BlockSink {
   start(seed: u64, blockTokens: u32, maxBlocks: u32): void {
     this.seed = seed;
     this.blockBytes = blockTokens << 2;
+    this.lanes = this.blockBytes >= WIDE ? 3 : 0;
     this.maxBlocks = blockTokens ? maxBlocks : 0;
     this.reset();
   }
@@ -91,7 +105,11 @@ export class BlockSink {
   }
 
   private restart(): void {
-    this.acc = this.seed;
+    this.lane0 = this.seed;
+    this.lane1 = this.seed + K1;
+    this.lane2 = this.seed + K2;
+    this.lane3 = this.seed + K3;
+    this.lane = 0;
     this.word = 0;
     this.wordSize = 0;
     this.filled = 0;
@@ -150,15 +168,22 @@ export class BlockSink {
     this.restart();
   }
 
+  /** A word for the lane whose turn it is. */
+  // @ts-ignore: decorator
+  @inline
+  private push(word: u64): void {
+    const at = changetype<usize>(this) + offsetof<BlockSink>("lane0") + (<usize>this.lane << 3);
+    store<u64>(at, step(load<u64>(at), word));
+    this.lane = (this.lane + 1) & this.lanes;
+  }
+
   private endBlock(): void {
-    let h = this.acc;
+    let h = this.lane0;
+    if (this.lanes) h = rotl<u64>(h, 1) + rotl<u64>(this.lane1, 7) + rotl<u64>(this.lane2, 12) + rotl<u64>(this.lane3, 18);
     if (this.wordSize) h = step(h, this.word);
     h = (h ^ (<u64>this.filled * K3)) * K1;
     h ^= h >> 32;
-    if (this.blocks == this.hashRoom) {
-      this.hashRoom = this.hashRoom ? this.hashRoom << 1 : 64;
-      this.hashes = heap.realloc(this.hashes ? this.hashes : heap.alloc(64), <usize>this.hashRoom << 3);
-    }
+    this.makeRoom(this.blocks + 1);
     store<u64>(this.hashes + (<usize>this.blocks << 3), h * K2);
     this.blocks++;
     this.restart();
@@ -169,6 +194,12 @@ export class BlockSink {
     this.position += size;
     while (size) {
       if (this.blocks - this.firstBlock >= this.limit) return;
+      if (!this.filled && !this.lanes && size >= this.blockBytes) {
+        const done = this.smallBlocks(from, size);
+        from += done;
+        size -= done;
+        continue;
+      }
       const take = min<u32>(size, this.blockBytes - this.filled);
       this.absorb(from, take);
       from += take;
@@ -177,11 +208,44 @@ export class BlockSink {
     }
   }
 
+  /** Whole blocks of one lane, at a block's start: the same hashes as `absorb` and `endBlock` make, without keeping anything between words. Returns the bytes done. */
+  private smallBlocks(from: usize, size: u32): u32 {
+    const bytes = this.blockBytes;
+    const count = min(size / bytes, this.limit - (this.blocks - this.firstBlock));
+    this.makeRoom(this.blocks + count);
+    const length = <u64>bytes * K3;
+    const seed = this.seed;
+    let out = this.hashes + (<usize>this.blocks << 3);
+    for (let n = count; n; n--) {
+      let h = seed;
+      const end = from + bytes;
+      for (; from + 8 <= end; from += 8) h = step(h, load<u64>(from));
+      // Blocks are of whole tokens: what is left is nothing or one.
+      if (from < end) {
+        h = step(h, <u64>load<u32>(from));
+        from = end;
+      }
+      h = (h ^ length) * K1;
+      h ^= h >> 32;
+      store<u64>(out, h * K2);
+      out += 8;
+    }
+    this.blocks += count;
+    return count * bytes;
+  }
+
+  private makeRoom(blocks: u32): void {
+    if (blocks <= this.hashRoom) return;
+    this.hashRoom = max<u32>(this.hashRoom, 32);
+    while (this.hashRoom < blocks) this.hashRoom <<= 1;
+    this.hashes = heap.realloc(this.hashes ? this.hashes : heap.alloc(64), <usize>this.hashRoom << 3);
+  }
+
   private absorb(from: usize, size: u32): void {
     this.filled += size;
-    let word = this.word;
     let held = this.wordSize;
     if (held) {
+      let word = this.word;
       while (size && held < 8) {
         word |= <u64>load<u8>(from++) << (<u64>held << 3);
         held++;
@@ -192,12 +256,31 @@ export class BlockSink {
         this.wordSize = held;
         return;
       }
-      this.acc = step(this.acc, word);
+      this.push(word);
     }
-    let acc = this.acc;
-    for (; size >= 8; size -= 8, from += 8) acc = step(acc, load<u64>(from));
-    this.acc = acc;
-    word = 0;
+    if (this.lanes) {
+      for (; this.lane && size >= 8; size -= 8, from += 8) this.push(load<u64>(from));
+      if (size >= 32) {
+        let a = this.lane0,
+          b = this.lane1,
+          c = this.lane2,
+          d = this.lane3;
+        do {
+          a = step(a, load<u64>(from));
+          b = step(b, load<u64>(from, 8));
+          c = step(c, load<u64>(from, 16));
+          d = step(d, load<u64>(from, 24));
+          from += 32;
+          size -= 32;
+        } while (size >= 32);
+        this.lane0 = a;
+        this.lane1 = b;
+        this.lane2 = c;
+        this.lane3 = d;
+      }
+    }
+    for (; size >= 8; size -= 8, from += 8) this.push(load<u64>(from));
+    let word: u64 = 0;
     for (held = 0; held < size; held++) word |= <u64>load<u8>(from + held) << (<u64>held << 3);
     this.word = word;
     this.wordSize = size;
@@ -211,7 +294,7 @@ export class BlockSink {
       this.position += 4;
       this.filled += 4;
       if (held) {
-        this.acc = step(this.acc, this.word | (<u64>value << 32));
+        this.push(this.word | (<u64>value << 32));
         this.word = 0;
         this.wordSize = 0;
       } else {
@@ -253,11 +336,11 @@ export class BlockSink {
       if (this.blocks - this.firstBlock >= this.limit) return;
       const take = min<u32>(size, this.blockBytes - this.filled);
       if (this.wordSize) {
-        this.acc = step(this.acc, this.word);
+        this.push(this.word);
         this.word = 0;
         this.wordSize = 0;
       }
-      this.acc = step(this.acc, K2 ^ take);
+      this.push(K2 ^ take);
       this.filled += take;
       size -= take;
       if (this.filled == this.blockBytes) this.endBlock();
@@ -296,7 +379,11 @@ export class BlockSink {
     mark.position = this.position;
     mark.wordSize = this.wordSize;
     mark.word = this.word;
-    mark.acc = this.acc;
+    mark.lane = this.lane;
+    mark.lane0 = this.lane0;
+    mark.lane1 = this.lane1;
+    mark.lane2 = this.lane2;
+    mark.lane3 = this.lane3;
   }
 
   /** Back to `mark`, which this sink saved in the same segment. */
@@ -307,6 +394,10 @@ export class BlockSink {
     this.position = mark.position;
     this.wordSize = mark.wordSize;
     this.word = mark.word;
-    this.acc = mark.acc;
+    this.lane = mark.lane;
+    this.lane0 = mark.lane0;
+    this.lane1 = mark.lane1;
+    this.lane2 = mark.lane2;
+    this.lane3 = mark.lane3;
   }
 }

@@ -145,6 +145,7 @@ const MOST_PROMPTS = 64;
 /** Place holders end here. */
 const MOST_BYTES = 2 ** 26;
 const STRICT_DEPTH = 64;
+const WIDE_BYTES = 64;
 /** Levels inside a value in which members may come in any order. */
 const FREE_LEVELS = 24;
 const BILLING_NOTE = "x-anthropic-billing-header";
@@ -773,7 +774,8 @@ class Reading {
     const toolsBytes = tools === undefined || options.wrong === "tools-count-nothing" || this.describeSide(tools) === null ? 0 : this.compactSize(tools, true);
 
     const keys: number[] = [];
-    const start = identities.of(begin);
+    // Small blocks are hashed in another way; those of one size never meet those of another.
+    const start = identities.of(options.blockTokens * 4 >= WIDE_BYTES ? `${begin} in wide blocks` : begin);
     const follow = (id: number, blocks: readonly string[], salts: Text["salts"]): number => {
       let next = 0;
       for (const [index, block] of blocks.entries()) {
