@@ -8,7 +8,7 @@ import { Child } from "../fleet/processes.js";
 import { inRoot } from "../fleet/root.js";
 
 /** A busy machine takes minutes. */
-const START_TIMEOUT_MS = 420_000;
+const START_TIMEOUT_MS = 900_000;
 const STOP_MS = 10_000;
 /** The name that requests ask for, on every engine. */
 export const MODEL = "tiny";

@@ -9,7 +9,7 @@ export default defineConfig({
     // One pair of engines at a time: two cores, and six gigabytes of memory, are all that a machine may have.
     fileParallelism: false,
     testTimeout: 120_000,
-    hookTimeout: 480_000,
+    hookTimeout: 960_000,
     passWithNoTests: false,
   },
 });
