@@ -434,10 +434,28 @@ describe("sidecar", () => {
       const answered = await ask(running.metricsUrl ?? "", { method: "GET", target: "/metrics" });
       expect([answered.status, header(answered, "content-type")[0]?.startsWith("text/plain")]).toEqual([200, true]);
       expect(answered.body).toContain('crosspoint_sidecar_requests_total{route="orchestrated",status="200"} 1');
+      expect(answered.body).toContain('crosspoint_sidecar_leg_bytes_total{stage="decode",direction="sent"} 2');
+      expect(answered.body).toContain('crosspoint_sidecar_leg_bytes_total{stage="decode",direction="received"} 11');
       expect(answered.body).toContain('crosspoint_sidecar_handoff_invalid_total{reason="missing"} 0');
       expect((await ask(running.metricsUrl ?? "", { method: "GET", target: "/" })).status).toBe(404);
       // The data port's is the engine's.
       expect((await ask(running.url, { method: "GET", target: "/metrics" })).body).toBe('{"ok":true}');
+    });
+
+    it("bodies are in the log at the level trace only, their media shortened; credentials at none", async () => {
+      const media = "QUJD".repeat(1000);
+      const body = `{"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,${media}"}},{"type":"text","text":"a-secret-word"}]}]}`;
+      for (const level of ["debug", "trace"]) {
+        const lines: string[] = [];
+        sidecar = await startTestSidecar(engine, [`--log-level=${level}`], {}, lines);
+        await ask(sidecar.url, { headers: ["x-prefiller-host-port", prefiller.authority, "authorization", "Bearer a-key"], body });
+        await ask(sidecar.url, { headers: ["authorization", "Bearer a-key"], body });
+        await sidecar.close();
+        const text = lines.join("");
+        expect([level, text.includes("a-secret-word"), text.includes("a-key"), text.includes(media), lines.length > 0]).toEqual([level, level === "trace", false, false, true]);
+        expect(lines.filter((line) => line.includes("a-secret-word")).every((line) => (JSON.parse(line) as { level: number }).level === 10)).toBe(true);
+      }
+      sidecar = null;
     });
 
     it("keeps the client's connection open between requests, also after refusals", async () => {

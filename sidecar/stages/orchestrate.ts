@@ -79,7 +79,8 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
     "llm_d.ec_proxy.encoder_allowed": encoders.length,
   });
   if (prefiller !== undefined) {
-    const prefillers = failoverOrder(entries, prefiller).filter((entry) => entry === prefiller || exchange.services.allowlist.allows(entry));
+    const [, ...others] = failoverOrder(entries, prefiller);
+    const prefillers = [prefiller, ...(options.prefillMaxRetries > 0 ? others.filter((entry) => isAllowed(exchange, "prefill", entry)) : [])];
     await kvConnector.serve(exchange, { request, ecParams, kvSource, prefillers });
   } else {
     await decodeAlone(exchange, { request, ecParams, kvSource });

@@ -1,4 +1,5 @@
 import type { ServerHttp2Stream } from "node:http2";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { keyPair, type KeyPair } from "../certificate.js";
@@ -193,6 +194,32 @@ describe("engines by HTTP/2", () => {
     engine.handler = () => undefined;
     expect((await ask(url, { body: "{}" })).status).toBe(504);
     await until(() => engine.received.at(-1)?.aborted === true);
+  });
+
+  it("a connection that leads nowhere any more is given up when a request on it was", async () => {
+    const engine = await upstream("{}");
+    const pairs: Socket[] = [];
+    const between = createServer((socket) => {
+      const onward = connect(engine.port, "127.0.0.1");
+      pairs.push(socket, onward);
+      socket.pipe(onward).pipe(socket);
+      for (const one of [socket, onward]) one.on("error", () => undefined);
+    });
+    await new Promise<void>((resolve) => between.listen(0, "127.0.0.1", resolve));
+    running.push({
+      close: async () => {
+        for (const socket of pairs) socket.destroy();
+        await new Promise((resolve) => between.close(resolve));
+      },
+    });
+    sidecar = await startTestSidecar((between.address() as AddressInfo).port, [...TLS, "--decode-first-byte-timeout=100ms"]);
+    running.push(sidecar);
+    expect((await ask(sidecar.url, { body: "{}" })).status).toBe(200);
+    // As when a host is gone: nothing comes any more, and nothing says so.
+    for (const socket of pairs) socket.unpipe().pause();
+    expect((await ask(sidecar.url, { body: "{}" })).status).toBe(504);
+    await sleep(5200);
+    expect([(await ask(sidecar.url, { body: "{}" })).status, engine.sessions.length]).toEqual([200, 2]);
   });
 
   it("a client that reads nothing stops the engine", async () => {

@@ -11,6 +11,9 @@ const STREAMS_UNTIL_TOLD = 100;
 /** Of a connection, for all its streams together; a stream's own stays at 64 KiB, since that much may lie unread for a client that does not read. */
 const CONNECTION_WINDOW_BYTES = 1 << 20;
 
+/** So long may a peer take to answer a ping before its connection is given up. */
+const PING_TIMEOUT_MS = 5000;
+
 /** The engine says that it did nothing with the request (RFC 9113 §8.7): it may be sent again whatever it carries. */
 export class NotProcessedError extends Error {}
 
@@ -70,9 +73,12 @@ export class Connection {
   #streams = 0;
   #requests = 0;
   #idleTimer: NodeJS.Timeout | null = null;
+  #pingTimer: NodeJS.Timeout | null = null;
+  readonly #pingTimeoutMs: number;
 
-  constructor(origin: string, socket: TLSSocket, idleMs: number, onClose: () => void) {
+  constructor(origin: string, socket: TLSSocket, idleMs: number, onClose: () => void, pingTimeoutMs = PING_TIMEOUT_MS) {
     this.#idleMs = idleMs;
+    this.#pingTimeoutMs = pingTimeoutMs;
     this.#authority = new URL(origin).host;
     this.#session = connectHttp2(origin, { createConnection: () => socket, peerMaxConcurrentStreams: STREAMS_UNTIL_TOLD, settings: { enablePush: false } });
     this.#session.once("connect", () => {
@@ -85,6 +91,7 @@ export class Connection {
     this.#session.on("error", () => undefined);
     this.#session.once("close", () => {
       this.#stopIdling();
+      this.#stopPinging();
       onClose();
     });
     this.#idle();
@@ -104,7 +111,9 @@ export class Connection {
 
   /** @param once closes the connection after this request */
   dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler, once = false): void {
-    const call = new Call(handler, this.#requests > 0);
+    const call = new Call(handler, this.#requests > 0, () => {
+      this.#ping();
+    });
     this.#requests += 1;
     if (!call.begin()) return;
     let stream: ClientHttp2Stream;
@@ -123,6 +132,23 @@ export class Connection {
     });
     call.use(stream);
     sendBody(stream, options.body);
+  }
+
+  /** A request that was given up without an answer may be the engine's fault, or that of a connection that leads nowhere any more: the next ones are not to meet that. */
+  #ping(): void {
+    if (this.#pingTimer !== null || this.#session.destroyed) return;
+    this.#pingTimer = setTimeout(() => {
+      this.destroy();
+    }, this.#pingTimeoutMs).unref();
+    const sent = this.#session.ping(() => {
+      this.#stopPinging();
+    });
+    if (!sent) this.#stopPinging();
+  }
+
+  #stopPinging(): void {
+    if (this.#pingTimer !== null) clearTimeout(this.#pingTimer);
+    this.#pingTimer = null;
   }
 
   #idle(): void {
@@ -147,12 +173,15 @@ class Call implements Http2Controller {
   paused = false;
   reason: Error | null = null;
   readonly #handler: Dispatcher.DispatchHandler;
+  readonly #onUnanswered: () => void;
   #stream: ClientHttp2Stream | null = null;
   #answered = false;
   #done = false;
 
-  constructor(handler: Dispatcher.DispatchHandler, reused: boolean) {
+  /** @param onUnanswered the request is given up before anything of its answer came */
+  constructor(handler: Dispatcher.DispatchHandler, reused: boolean, onUnanswered: () => void) {
     this.#handler = handler;
+    this.#onUnanswered = onUnanswered;
     this.reused = reused;
   }
 
@@ -198,6 +227,7 @@ class Call implements Http2Controller {
     this.aborted = true;
     this.reason = reason;
     this.#stream?.close(constants.NGHTTP2_CANCEL);
+    if (this.#stream !== null && !this.#answered) this.#onUnanswered();
     this.fail(reason);
   }
 
