@@ -1,5 +1,6 @@
 import type { Allowlist } from "./allowlist/index.js";
 import { controlMembers } from "./body/control-members.js";
+import type { BodyBudget, BodyShare } from "./body/budget.js";
 import { BodyEditor } from "./body/edits.js";
 import type { ScannerFactory } from "./body/make-scanner.js";
 import type { Pieces } from "./body/pieces.js";
@@ -33,6 +34,7 @@ export interface Services {
   readonly encoderTurn: Turn;
   readonly allowlist: Allowlist;
   readonly tracing: Tracing;
+  readonly bodyBudget: BodyBudget;
 }
 
 /** A request whose body was read, with what is known of it. */
@@ -71,6 +73,7 @@ export class Exchange {
   #answered = false;
   #bodyOpened = false;
   #body: Pieces | null = null;
+  #bodyShare: BodyShare | null = null;
   readonly #reader: ReaderWatch;
 
   /**
@@ -148,15 +151,18 @@ export class Exchange {
     this.#bodyOpened = true;
   }
 
-  /** The request's body, as long as a stage may need it. */
-  holdBody(body: Pieces): void {
+  /** The request's body, as long as a stage may need it, and what it takes of the budget for all. */
+  holdBody(body: Pieces, share: BodyShare): void {
     this.#body = body;
+    this.#bodyShare = share;
   }
 
   /** No leg is begun any more: an answer may go on for minutes, and a body may hold megabytes. */
   releaseBody(): void {
     this.#body?.release();
     this.#body = null;
+    this.#bodyShare?.giveBack();
+    this.#bodyShare = null;
   }
 
   get headers(): FlatHeaders {

@@ -151,6 +151,17 @@ export class Metrics {
     observed("connections", "Connections to engines, in use and idle.", "connections");
   }
 
+  observeBodies(held: () => number): void {
+    new Gauge({
+      name: "crosspoint_sidecar_buffered_body_bytes",
+      help: "Request bodies that are held at the moment.",
+      registers: [this.registry],
+      collect() {
+        this.set(held());
+      },
+    });
+  }
+
   observeAllowlist(allowlist: { readonly size: number; readonly ready: boolean }): void {
     new Gauge({
       name: "crosspoint_sidecar_allowlist_hosts",

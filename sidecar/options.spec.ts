@@ -61,6 +61,7 @@ allow-endpoints: /endpoints.yaml
 allow-port: [8001, "8002"]
 body-timeout: 7s
 client-idle-timeout: 8s
+max-buffered-bytes: 2000000000
 max-media-items: 64
 `;
 
@@ -121,6 +122,7 @@ describe("options", () => {
       "allow-port": [],
       "body-timeout": "120s",
       "client-idle-timeout": "300s",
+      "max-buffered-bytes": 1_073_741_824,
       "max-media-items": 256,
     });
   });
@@ -282,6 +284,7 @@ describe("options", () => {
       [["--metrics-port=65536"], "--metrics-port"],
       [["--body-limit=0"], "--body-limit"],
       [["--allow-path=v1"], "--allow-path"],
+      [["--max-buffered-bytes=67108863"], "--max-buffered-bytes"],
       [["--max-media-items=0"], "--max-media-items"],
       [["--max-media-items=8192"], "--max-media-items"],
       [["--log-level=loud"], "--log-level"],

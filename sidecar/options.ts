@@ -96,6 +96,7 @@ export const DEFINITIONS = [
   { name: "allow-port", kind: "list", default: [], help: "ports allowed on every allowed host, beside its own (comma list, repeatable)" },
   { name: "body-timeout", kind: "duration", default: 120_000, help: "longest time that a request's body may take to arrive; 0: no limit" },
   { name: "client-idle-timeout", kind: "duration", default: 300_000, help: "longest time that a client may leave its answer unread; 0: no limit" },
+  { name: "max-buffered-bytes", kind: "int", default: 1024 * 1024 * 1024, help: "most bytes of request bodies that are held at once; 503 above it" },
   { name: "max-media-items", kind: "int", default: 256, help: "most media items of a request that encoders are asked for" },
 ] as const satisfies readonly Definition[];
 
@@ -152,6 +153,7 @@ export interface SidecarOptions {
   readonly allowPorts: readonly number[];
   readonly bodyTimeoutMs: number;
   readonly clientIdleTimeoutMs: number;
+  readonly maxBufferedBytes: number;
   readonly maxMediaItems: number;
 }
 
@@ -224,6 +226,7 @@ export function describeOptions(options: SidecarOptions): Record<string, unknown
     "allow-port": options.allowPorts,
     "body-timeout": formatDuration(options.bodyTimeoutMs),
     "client-idle-timeout": formatDuration(options.clientIdleTimeoutMs),
+    "max-buffered-bytes": options.maxBufferedBytes,
     "max-media-items": options.maxMediaItems,
   };
 }
@@ -444,6 +447,8 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   requirePort("--sglang-bootstrap-port", sglangPort);
   const podIp = text("pod-ip").trim().replace(/^\[(.*)\]$/, "$1");
   if (podIp !== "" && !HOST.test(podIp)) throw new OptionsError(`--pod-ip: "${podIp}" is not an address`);
+  const maxBuffered = int("max-buffered-bytes");
+  if (maxBuffered < bodyLimit) throw new OptionsError(`--max-buffered-bytes: ${String(maxBuffered)} is less than one body may have (--body-limit ${String(bodyLimit)})`);
   const maxMediaItems = int("max-media-items");
   if (maxMediaItems < 1 || maxMediaItems > MAX_MEDIA_ITEMS) throw new OptionsError(`--max-media-items: ${String(maxMediaItems)} is not between 1 and ${String(MAX_MEDIA_ITEMS)}`);
   const allowPaths = list("allow-path");
@@ -492,6 +497,7 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     allowPorts: list("allow-port").map(allowedPort),
     bodyTimeoutMs: timeoutOf("--body-timeout", int("body-timeout")),
     clientIdleTimeoutMs: timeoutOf("--client-idle-timeout", int("client-idle-timeout")),
+    maxBufferedBytes: maxBuffered,
     maxMediaItems,
   };
 }

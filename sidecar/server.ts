@@ -1,3 +1,4 @@
+import { BodyBudget } from "./body/budget.js";
 import { controlMemberLabel, controlMembers } from "./body/control-members.js";
 import { type ContentCoding, contentCodings } from "./body/encodings.js";
 import { makeScanner, type ScannerFactory } from "./body/make-scanner.js";
@@ -73,7 +74,9 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     encoderTurn: new Turn(),
     tracing: parts.tracing ?? (options.tracing ? await tracingFromEnvironment(log) : NO_TRACING),
     allowlist: await startAllowlist(options, log, metrics),
+    bodyBudget: new BodyBudget(options.maxBufferedBytes),
   };
+  metrics.observeBodies(() => services.bodyBudget.held);
   // A scanner that cannot be loaded is to be told now, not with the first request.
   services.makeScanner("other").dispose();
   const door = new FrontDoor(services);
@@ -241,6 +244,7 @@ class FrontDoor {
       });
     });
     void Promise.allSettled([served, closed]).then(() => {
+      exchange.releaseBody();
       this.#open -= 1;
       metrics.inFlight.dec();
       const status = response.headersSent ? response.statusCode : 0;
@@ -297,7 +301,8 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
 
   const opened: readonly ContentCoding[] = codings ?? [];
   const scanner = multipart || codings === null ? null : services.makeScanner(shape);
-  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, timeoutMs: options.bodyTimeoutMs, gone: exchange.gone, scanner });
+  const share = services.bodyBudget.open();
+  const outcome = await readBody(request, { codings: opened, limitBytes: options.bodyLimitBytes, timeoutMs: options.bodyTimeoutMs, share, gone: exchange.gone, scanner });
   if (outcome.kind === "gone") return;
   if (outcome.kind === "failed") throw outcome.error;
   if (outcome.kind === "refused") {
@@ -311,7 +316,7 @@ async function serveEngine(exchange: Exchange, route: Extract<Route, { kind: "or
   }
   if (opened.length > 0) exchange.markBodyOpened();
   const { body, view } = outcome;
-  exchange.holdBody(body);
+  exchange.holdBody(body, share);
 
   if (multipart) {
     const problem = trusted ? null : await multipartProblem(contentType, body);

@@ -1,10 +1,11 @@
 import type { Readable, Transform } from "node:stream";
 import { ApiError } from "../errors.js";
+import type { BodyShare } from "./budget.js";
 import { type ContentCoding, decompressor } from "./encodings.js";
 import { PieceCollector, type Pieces } from "./pieces.js";
 import type { BodyScanner, BodyView } from "./types.js";
 
-type BodyRefusal = "too_large" | "bad_encoding" | "slow" | "slow_opening";
+type BodyRefusal = "too_large" | "bad_encoding" | "no_room" | "slow" | "slow_opening";
 
 /**
  * What stands between two codings is the opened body, compressed once: a coding around it makes it hardly smaller. Only bodies that are made to cost grow much there (a
@@ -32,6 +33,8 @@ export interface ReadSettings {
   readonly timeoutMs?: number;
   /** From the body's end until it is opened, in milliseconds. */
   readonly openingTimeoutMs?: number;
+  /** Takes what is kept. It is given back here unless the body is read; then it is the reader's to do so. */
+  readonly share?: BodyShare;
   /** Aborted when nobody waits for the answer any more: a request that has come whole does not tell that its connection broke. */
   readonly gone?: AbortSignal;
   /** Fed with the opened body as it arrives; null: not scanned. */
@@ -39,7 +42,7 @@ export interface ReadSettings {
 }
 
 /** Reads a request's body to its end, opening and scanning it on the way. Never rejects. */
-export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0, openingTimeoutMs = OPENING_TIMEOUT_MS, gone, scanner }: ReadSettings): Promise<ReadOutcome> {
+export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0, openingTimeoutMs = OPENING_TIMEOUT_MS, share, gone, scanner }: ReadSettings): Promise<ReadOutcome> {
   return new Promise((resolve) => {
     const pieces = new PieceCollector();
     const chain: Transform[] = [];
@@ -57,7 +60,9 @@ export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0
       request.off("data", onData).off("end", onEnd).off("close", onClose);
       for (const stage of chain) stage.destroy();
       resolve(outcome);
-      if (outcome.kind !== "read") scanner?.dispose();
+      if (outcome.kind === "read") return;
+      share?.giveBack();
+      scanner?.dispose();
     };
     /** An exception in a listener would reach nobody, and the request would wait for ever. */
     const guarded = (step: () => void): void => {
@@ -84,6 +89,10 @@ export function readBody(request: Readable, { codings, limitBytes, timeoutMs = 0
       opened += piece.length;
       if (opened > limitBytes) {
         tooLarge();
+        return;
+      }
+      if (share?.take(piece.length) === false) {
+        refuse("no_room", new ApiError(503, "too many request bodies are held at the moment: try again"));
         return;
       }
       pieces.push(piece);
