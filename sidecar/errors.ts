@@ -7,6 +7,7 @@ const TYPES = {
   408: "RequestTimeoutError",
   413: "PayloadTooLargeError",
   415: "UnsupportedMediaTypeError",
+  417: "ExpectationFailedError",
   431: "RequestHeaderFieldsTooLargeError",
   500: "InternalServerError",
   502: "BadGateway",

@@ -1,10 +1,11 @@
-import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
-import { constants, createSecureServer, type Http2SecureServer, type ServerHttp2Session } from "node:http2";
+import { createServer as createHttpServer, type Server as HttpServer, STATUS_CODES } from "node:http";
+import { constants, createSecureServer, type Http2SecureServer, Http2ServerResponse, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { KeyPair } from "./certificate.js";
-import type { ClientMessage, ClientResponse } from "./client.js";
+import { answerError, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
 import { ApiError } from "./errors.js";
+import { requestIdOf } from "./headers.js";
 import { TLS_CIPHERS, TLS_MIN_VERSION } from "./tls.js";
 
 /** Header block of a request (RT-12). HTTP/2 ends at 64 KiB a field: nghttp2 takes no more. */
@@ -21,6 +22,7 @@ const MAX_HTTP2_STREAMS = 1000;
 const MAX_HTTP2_SESSION_MEMORY_MB = 256;
 /** In a GOAWAY: whatever is open is carried out. */
 const MAX_STREAM_ID = 0x7fff_ffff;
+const LAST_ANSWER_MS = 1000;
 /** A listen queue for bursts of connections. */
 const BACKLOG = 4096;
 
@@ -52,7 +54,20 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
     sessions.add(session);
     session.once("close", () => sessions.delete(session));
   });
-  server.on("request", handler);
+  server.on("request", (request: ClientMessage, response: ClientResponse) => {
+    // RFC 9112 §3.2. Node's own refusal has no body.
+    if (request.httpVersion === "1.1" && request.headers.host === undefined) refuse(request, response, new ApiError(400, "the request has no Host header", "host"));
+    else handler(request, response);
+  });
+  // What Node would answer with no more than a status, or with nothing.
+  server.on("checkExpectation", (request: ClientMessage, response: ClientResponse) => {
+    refuse(request, response, new ApiError(417, "no expectation but 100-continue can be met", "expect"));
+  });
+  server.on("connect", (request: ClientMessage, peer: Socket | ClientResponse) => {
+    const error = new ApiError(405, "tunnels are not offered here");
+    if (peer instanceof Http2ServerResponse) refuse(request, peer, error);
+    else if ("remoteAddress" in peer) endWith(peer, error);
+  });
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
@@ -86,8 +101,10 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
   };
 }
 
+const HTTP1_OPTIONS = { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false } as const;
+
 function plainServer(): HttpServer {
-  return createHttpServer({ maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS, noDelay: true });
+  return createHttpServer({ ...HTTP1_OPTIONS, noDelay: true });
 }
 
 function contextOf({ cert, key }: KeyPair): SecureContextOptions {
@@ -103,7 +120,7 @@ function secureServer(pair: KeyPair): Http2SecureServer {
     settings: { maxHeaderListSize: MAX_HEADER_BYTES, initialWindowSize: HTTP2_WINDOW_BYTES, maxConcurrentStreams: MAX_HTTP2_STREAMS },
   });
   // Node reads these for the HTTP/1.1 side from the server itself, and takes none of them as an option of this kind of server.
-  Object.assign(server, { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS });
+  Object.assign(server, HTTP1_OPTIONS);
   server.on("session", (session) => {
     session.setLocalWindowSize(4 * HTTP2_WINDOW_BYTES);
     // A peer that breaks off is its own affair; its streams tell their requests.
@@ -115,17 +132,56 @@ function secureServer(pair: KeyPair): Http2SecureServer {
   return server;
 }
 
+/** The answer that is open on a connection, as Node keeps it there. */
+interface OpenAnswer {
+  readonly headersSent: boolean;
+  readonly req: { readonly complete: boolean };
+}
+
 /** What the parser refused, in the shape of all our errors. */
-function answerClientError(error: NodeJS.ErrnoException, socket: Socket & { readonly _httpMessage?: unknown }): void {
-  // An answer that has begun cannot have another in its middle.
-  if (error.code === "ECONNRESET" || !socket.writable || (socket._httpMessage !== undefined && socket._httpMessage !== null)) {
+function answerClientError(error: NodeJS.ErrnoException, socket: Socket & { readonly _httpMessage?: OpenAnswer | null }): void {
+  const open = socket._httpMessage ?? null;
+  // An answer that has begun cannot have another in its middle, and one to a request that is whole would be taken for that request's.
+  const mayAnswer = open === null || (!open.headersSent && !open.req.complete);
+  if (error.code === "ECONNRESET" || !socket.writable || !mayAnswer) {
     socket.destroy();
     return;
   }
-  const refusal =
-    error.code === "HPE_HEADER_OVERFLOW"
-      ? { line: "431 Request Header Fields Too Large", error: new ApiError(431, `the header block is larger than ${String(MAX_HEADER_BYTES)} bytes`) }
-      : { line: "400 Bad Request", error: new ApiError(400, "the request is not valid HTTP") };
-  const body = refusal.error.body().toString();
-  socket.end(`HTTP/1.1 ${refusal.line}\r\ncontent-type: application/json\r\ncontent-length: ${String(Buffer.byteLength(body))}\r\nconnection: close\r\n\r\n${body}`);
+  endWith(socket, parserError(error.code));
+}
+
+function parserError(code: string | undefined): ApiError {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new ApiError(431, `the header block is larger than ${String(MAX_HEADER_BYTES)} bytes`);
+    case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
+      return new ApiError(413, "the chunk extensions are too large");
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new ApiError(408, `the header block took longer than ${String(HEADERS_TIMEOUT_MS)} ms`);
+    case "HPE_INVALID_TRANSFER_ENCODING":
+      return new ApiError(400, "the body's transfer-encoding is not chunked", "transfer-encoding");
+    default:
+      return new ApiError(400, "the request is not valid HTTP");
+  }
+}
+
+/** The last answer of a connection that no request can be read from any more. */
+function endWith(socket: Socket, error: ApiError): void {
+  socket.on("error", () => undefined);
+  const head = [...error.headers(), "connection", "close"];
+  const lines = head.flatMap((name, index) => (index % 2 === 0 ? [`${name}: ${head[index + 1] ?? ""}\r\n`] : []));
+  socket.end(`HTTP/1.1 ${String(error.status)} ${STATUS_CODES[error.status] ?? ""}\r\n${lines.join("")}\r\n${error.body().toString()}`);
+  // For a peer that sends on: a reset at once could take the answer from it.
+  const timer = setTimeout(() => socket.destroy(), LAST_ANSWER_MS).unref();
+  socket.once("close", () => {
+    clearTimeout(timer);
+  });
+}
+
+function refuse(request: ClientMessage, response: ClientResponse, error: ApiError): void {
+  response.on("error", () => undefined);
+  request.on("error", () => undefined);
+  if ("shouldKeepAlive" in response) response.shouldKeepAlive = false;
+  answerError(response, error, requestIdOf(request.rawHeaders));
+  discardBody(request);
 }

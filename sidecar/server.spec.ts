@@ -1,6 +1,7 @@
 import { request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp } from "node:net";
+import { connect as connectTls } from "node:tls";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ROUTING_HEADERS } from "./headers.js";
@@ -345,6 +346,73 @@ describe("sidecar", () => {
         expect([answered.status, errorOf(answered).type, header(answered, "content-type")]).toEqual([431, "RequestHeaderFieldsTooLargeError", ["application/json"]]);
         await sidecar?.close();
       }
+    });
+
+    describe("what Node would refuse with no more than a status", () => {
+      const post = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+      it.each([
+        ["no Host", "GET /v1/models HTTP/1.1\r\n\r\n", 400, "BadRequestError"],
+        ["an expectation", `${post}expect: foo\r\ncontent-length: 2\r\n\r\n{}`, 417, "ExpectationFailedError"],
+        ["CONNECT", "CONNECT engine:80 HTTP/1.1\r\nhost: engine:80\r\n\r\n", 405, "MethodNotAllowedError"],
+        ["a chunk size", `${post}transfer-encoding: chunked\r\n\r\nzz\r\n`, 400, "BadRequestError"],
+        ["a transfer coding", `${post}transfer-encoding: xchunked\r\n\r\n2\r\n{}\r\n`, 400, "BadRequestError"],
+        ["chunk extensions", `${post}transfer-encoding: chunked\r\n\r\n1;${"a".repeat(20_000)}\r\n`, 413, "PayloadTooLargeError"],
+      ])("%s", async (_, text, status, type) => {
+        for (const secure of [false, true]) {
+          const { port } = await start(secure ? "--secure-proxy" : "--secure-proxy=false");
+          const received = await new Promise<string>((resolve) => {
+            let all = "";
+            const socket = secure ? connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] }) : connectTcp(port, "127.0.0.1");
+            socket.write(text);
+            socket.on("data", (chunk: Buffer) => (all += chunk.toString()));
+            socket.on("close", () => {
+              resolve(all);
+            });
+          });
+          const [head = "", body = ""] = received.split("\r\n\r\n");
+          expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${String(status)} [^]*content-type: application/json`, "i"));
+          expect([Buffer.byteLength(body), JSON.parse(body)]).toMatchObject([Number(/content-length: (\d+)/i.exec(head)?.[1]), { error: { type, code: status } }]);
+          await sidecar?.close();
+          expect(engine.received.length).toBe(0);
+        }
+      });
+
+      it("an expectation and CONNECT by HTTP/2", async () => {
+        const { url } = await start("--secure-proxy");
+        const session = connectHttp2(url, { rejectUnauthorized: false });
+        for (const [headers, status] of [
+          [{ ":method": "POST", ":path": "/v1/completions", expect: "foo" }, 417],
+          [{ ":method": "CONNECT", ":authority": "engine:80" }, 405],
+        ] as const) {
+          const stream = session.request(headers, { endStream: false });
+          const head = await new Promise<Record<string, unknown>>((resolve) => stream.once("response", resolve));
+          let text = "";
+          for await (const chunk of stream) text += String(chunk);
+          expect([head[":status"], head["content-type"], JSON.parse(text)]).toMatchObject([status, "application/json", { error: { code: status } }]);
+          stream.close();
+        }
+        session.close();
+      });
+
+      it("but an answer that has begun has no other in its middle, nor takes one request the answer of another", async () => {
+        engine.handler = (_, response) => {
+          response.writeHead(200, { "content-type": "text/event-stream" }).write("data: 1\n\n");
+        };
+        const { port } = await start();
+        const received = await new Promise<string>((resolve) => {
+          let all = "";
+          const socket = connectTcp(port, "127.0.0.1", () => socket.write(`${post}content-length: 2\r\n\r\n{}`));
+          socket.on("data", (chunk: Buffer) => {
+            if (all === "") socket.write("NOT HTTP\r\n\r\n");
+            all += chunk.toString();
+          });
+          socket.on("close", () => {
+            resolve(all);
+          });
+        });
+        expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
+        expect(received).not.toContain("not valid HTTP");
+      });
     });
 
     it("what is no HTTP is a JSON 400", async () => {
