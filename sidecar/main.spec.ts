@@ -85,7 +85,10 @@ describe("main", () => {
     const started = run(`--port=${String(engine.port)}`, "--listen-address=127.0.0.1", "--secure-proxy=false");
     expect(await started.exit).toBe(1);
     expect(started.stderr.trim().split("\n")).toHaveLength(1);
-    expect(started.stderr).toContain("EADDRINUSE");
+    expect(started.stderr).toMatch(new RegExp(`^crosspoint-sidecar: --port: cannot listen on 127\\.0\\.0\\.1 ${String(engine.port)}, which is taken .*EADDRINUSE`));
+    const metrics = run(`--port=${String(await TestUpstream.refusedPort())}`, `--metrics-port=${String(engine.port)}`, "--listen-address=127.0.0.1", "--secure-proxy=false");
+    expect(await metrics.exit).toBe(1);
+    expect(metrics.stderr).toMatch(/^crosspoint-sidecar: --metrics-port: .*EADDRINUSE/);
   });
 
   it("prints help and the effective configuration", async () => {

@@ -154,7 +154,7 @@ describe("options", () => {
   });
 
   it("C-CFG-06: SSRF protection without a pool is refused", () => {
-    expect(refusal(["--enable-ssrf-protection"])).toBe("--enable-ssrf-protection: needs --inference-pool");
+    expect(refusal(["--enable-ssrf-protection"])).toBe("--enable-ssrf-protection: needs --inference-pool or --allow-endpoints");
   });
 
   it("C-CFG-07: pool names", () => {
@@ -180,6 +180,17 @@ describe("options", () => {
     expect(refusal(["--port=65535", "--data-parallel-size=2"])).toMatch(/^--port: .*65536/);
     expect(refusal(["--model-server-port=65535", "--data-parallel-size=2"])).toMatch(/^--model-server-port: /);
     expect(options("--port=65534", "--data-parallel-size=2").port).toBe(65534);
+  });
+
+  it("a sidecar that would be its own engine is refused by the flags' names", () => {
+    expect(refusal(["--port=8200"])).toBe("--model-server-port: 8200 is --port too: at --decoder-host localhost the sidecar would ask itself");
+    expect(refusal(["--port=9000", "--vllm-port=9000", "--decoder-host=127.0.0.1"])).toMatch(/^--vllm-port: 9000 is --port too/);
+    expect(refusal(["--port=8199", "--data-parallel-size=2"])).toBe("--model-server-port: 8200 and --port 8199 overlap with --data-parallel-size 2: at --decoder-host localhost the sidecar would ask itself");
+    for (const argv of [["--decoder-host=[::1]"], ["--decoder-host=10.0.0.7", "--pod-ip=10.0.0.7"], ["--decoder-host=10.0.0.7", "--listen-address=10.0.0.7"], ["--listen-address=127.0.0.1"], ["--listen-address=0.0.0.0"]]) {
+      expect(refusal(["--port=8200", ...argv])).toMatch(/^--model-server-port: /);
+    }
+    for (const argv of [["--decoder-host=engine.test"], ["--decoder-host=10.0.0.8", "--pod-ip=10.0.0.7"], ["--listen-address=10.0.0.7"], ["--listen-address=127.0.0.2", "--decoder-host=127.0.0.1"]]) expect(options("--port=8200", ...argv).port).toBe(8200);
+    expect(options("--port=8198", "--data-parallel-size=2").port).toBe(8198);
   });
 
   it("C-CFG-11: p2p ports, with ranks", () => {

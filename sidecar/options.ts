@@ -431,7 +431,7 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     // CFG-23: in the seed's dialect every rank would bind the same p2p port.
     throw new OptionsError("--data-parallel-size: must be 1 with --kv-connector=offloading and --kv-params-dialect=seed");
   }
-  if (bool("enable-ssrf-protection") && inferencePool === null && text("allow-endpoints") === "") throw new OptionsError("--enable-ssrf-protection: needs --inference-pool");
+  if (bool("enable-ssrf-protection") && inferencePool === null && text("allow-endpoints") === "") throw new OptionsError("--enable-ssrf-protection: needs --inference-pool or --allow-endpoints");
   const poolGroup = text("pool-group");
   if (bool("enable-ssrf-protection")) oneOf("--pool-group", poolGroup, POOL_GROUPS);
   const metricsPort = int("metrics-port");
@@ -440,6 +440,10 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   const decoderHost = text("decoder-host").replace(/^\[(.*)\]$/, "$1");
   if (!HOST.test(decoderHost)) throw new OptionsError(`--decoder-host: "${decoderHost}" is not a host name or address`);
   const listenAddress = text("listen-address").replace(/^\[(.*)\]$/, "$1");
+  if (Math.abs(port - enginePort) < ranks && listensAt(listenAddress, decoderHost, text("pod-ip").trim())) {
+    const which = ranks === 1 ? `${String(enginePort)} is --port too` : `${String(enginePort)} and --port ${String(port)} overlap with --data-parallel-size ${String(ranks)}`;
+    throw new OptionsError(`${engine.flag}: ${which}: at --decoder-host ${decoderHost} the sidecar would ask itself`);
+  }
   const bodyLimit = int("body-limit");
   if (bodyLimit < 1) throw new OptionsError(`--body-limit: ${String(bodyLimit)} is not at least 1 byte`);
   const idle = int("max-idle-conns-per-host");
@@ -500,6 +504,15 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
     maxBufferedBytes: maxBuffered,
     maxMediaItems,
   };
+}
+
+/** Whether a listener at an address (`""`: all) is met by who connects to a host, as far as their spelling tells. */
+function listensAt(listenAddress: string, host: string, podIp: string): boolean {
+  const isLoopback = (name: string): boolean => /^(?:localhost|127(?:\.\d+){3}|::1)$/i.test(name);
+  const isAny = (name: string): boolean => name === "0.0.0.0" || name === "::";
+  if (listenAddress === "" || isAny(listenAddress)) return isLoopback(host) || isAny(host) || (podIp !== "" && host === podIp);
+  const [listening, asked] = [listenAddress.toLowerCase(), host.toLowerCase()];
+  return listening === asked || (isLoopback(listening) && (asked === "localhost" || listening === "localhost") && isLoopback(asked));
 }
 
 function allowedPort(text: string): number {

@@ -93,9 +93,9 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     for (const engine of services.engines) {
       // Ranks are above the base port (sidecar §7), whichever that is.
       const port = engine.rank === 0 ? options.port : (listeners[0]?.port ?? 0) + engine.rank;
-      listeners.push(await listen(options.listenAddress, port, tls, door.handlerOf(engine)));
+      listeners.push(await listenFor("--port", options.listenAddress, port, tls, door.handlerOf(engine)));
     }
-    if (options.metricsPort > 0) metricsListener = await listen(options.listenAddress, options.metricsPort, null, metricsHandler(metrics));
+    if (options.metricsPort > 0) metricsListener = await listenFor("--metrics-port", options.listenAddress, options.metricsPort, null, metricsHandler(metrics));
   } catch (error) {
     await close();
     throw error;
@@ -115,6 +115,19 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     },
     close,
   };
+}
+
+/** {@link listen}, whose failure names the flag that is to be changed. */
+async function listenFor(flag: string, ...where: Parameters<typeof listen>): Promise<Listener> {
+  try {
+    return await listen(...where);
+  } catch (error) {
+    const [address, port] = where;
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    const named = code === "EADDRNOTAVAIL" ? "--listen-address" : flag;
+    const detail = error instanceof Error ? error.message : String(error);
+    throw new Error(`${named}: cannot listen on ${address === "" ? "port" : address} ${String(port)}${code === "EADDRINUSE" ? ", which is taken" : ""} (${detail})`, { cause: error });
+  }
 }
 
 /** What cannot be traced is told, and served all the same (sidecar §1). */
