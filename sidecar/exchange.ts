@@ -15,6 +15,7 @@ import { type FlatHeaders, legHeaders, requestIdOf, withoutHeader } from "./head
 import { bodyForLog, type Logger } from "./log.js";
 import type { Metrics } from "./metrics.js";
 import type { SidecarOptions } from "./options.js";
+import type { Rarely } from "./rare.js";
 import type { Turn } from "./stages/encode.js";
 import { NO_TRACE, type RequestTrace, type Tracing } from "./telemetry/trace.js";
 import type { Upstreams } from "./upstream/pools.js";
@@ -35,6 +36,8 @@ export interface Services {
   readonly allowlist: Allowlist;
   readonly tracing: Tracing;
   readonly bodyBudget: BodyBudget;
+  /** When to tell again that routing headers ask for what this sidecar is not set up for. */
+  readonly ignoredPlanSeen: Readonly<Record<"encode" | "kv_source", Rarely>>;
 }
 
 /** A request whose body was read, with what is known of it. */

@@ -28,6 +28,12 @@ const BACKLOG = 4096;
 
 export type RequestHandler = (request: ClientMessage, response: ClientResponse) => void;
 
+/** @param reason `plain_text`: what came was no TLS at all */
+export type OnTlsRefused = (reason: "plain_text" | "handshake", peerAddress: string) => void;
+
+/** What OpenSSL says to a request line, and to HTTP/2's opening words (which it reads as a record's header). */
+const NO_TLS = new Set(["ERR_SSL_HTTP_REQUEST", "ERR_SSL_HTTPS_PROXY_REQUEST", "ERR_SSL_WRONG_VERSION_NUMBER"]);
+
 export interface Listener {
   readonly port: number;
   /** `http://127.0.0.1:1234`, as a client on this machine would write it. */
@@ -44,9 +50,10 @@ export interface Listener {
  * Opens the sidecar's port: HTTP/1.1, or TLS with HTTP/2 and HTTP/1.1 by ALPN (sidecar §2, §7). There is no limit on how long a request or an answer takes.
  *
  * @param address `""`: all interfaces
+ * @param onTlsRefused hears of connections that came to no session
  * @throws the system's error when the port cannot be had
  */
-export async function listen(address: string, port: number, tls: KeyPair | null, handler: RequestHandler): Promise<Listener> {
+export async function listen(address: string, port: number, tls: KeyPair | null, handler: RequestHandler, onTlsRefused: OnTlsRefused = () => undefined): Promise<Listener> {
   const server = tls === null ? plainServer() : secureServer(tls);
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
@@ -73,6 +80,9 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
     socket.once("close", () => sockets.delete(socket));
   });
   server.on("clientError", answerClientError);
+  server.on("tlsClientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    onTlsRefused(NO_TLS.has(error.code ?? "") ? "plain_text" : "handshake", socket.remoteAddress ?? "");
+  });
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen({ port, backlog: BACKLOG, ...(address === "" ? {} : { host: address }) }, () => {

@@ -119,6 +119,18 @@ export class Metrics {
     labelNames: ["outcome"],
     registers: [this.registry],
   });
+  readonly tlsRefused = new Counter({
+    name: "crosspoint_sidecar_tls_refused_total",
+    help: "Connections to a TLS listener that came to no session: the peer spoke plain text, or the handshake failed.",
+    labelNames: ["reason"],
+    registers: [this.registry],
+  });
+  readonly plansIgnored = new Counter({
+    name: "crosspoint_sidecar_plans_ignored_total",
+    help: "Requests whose routing header asks for a stage that this sidecar has no connector for.",
+    labelNames: ["stage"],
+    registers: [this.registry],
+  });
   readonly clientsCut = new Counter({
     name: "crosspoint_sidecar_clients_cut_total",
     help: "Clients whose connection was ended: their body came too slowly, or their answer was left unread.",
@@ -128,6 +140,8 @@ export class Metrics {
 
   constructor() {
     for (const reason of ["slow_body", "unread"]) this.clientsCut.inc({ reason }, 0);
+    for (const reason of ["plain_text", "handshake"]) this.tlsRefused.inc({ reason }, 0);
+    for (const stage of ["encode", "kv_source"]) this.plansIgnored.inc({ stage }, 0);
     for (const stage of ["encode", "prefill", "kv_source"]) this.denied.inc({ stage }, 0);
     // Known labels start at 0, so that a rate exists before the first event.
     for (const reason of ["missing", "not_object", "empty", "remote_block_ids", "remote_request_id", "remote_port", "unreadable"]) this.handoffInvalid.inc({ reason }, 0);

@@ -415,6 +415,23 @@ describe("sidecar", () => {
       });
     });
 
+    it("plain HTTP to a TLS port is counted, and told once", async () => {
+      const lines: string[] = [];
+      const running = await startTestSidecar(engine, ["--secure-proxy"], {}, lines);
+      sidecar = running;
+      for (const text of ["GET /health HTTP/1.1\r\nhost: x\r\n\r\n", "POST /v1/completions HTTP/1.1\r\nhost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]) {
+        await new Promise<void>((resolve) => {
+          const socket = connectTcp(running.port, "127.0.0.1", () => socket.write(text));
+          socket.on("error", () => undefined).resume();
+          socket.on("close", () => {
+            resolve();
+          });
+        });
+      }
+      const told = lines.filter((line) => line.includes("--secure-proxy"));
+      expect([await metric(running, "tls_refused_total", { reason: "plain_text" }), told.length, told[0]?.includes("127.0.0.1")]).toEqual([3, 1, true]);
+    });
+
     it("what is no HTTP is a JSON 400", async () => {
       const { port } = await start();
       const text = await new Promise<string>((resolve) => {

@@ -13,10 +13,11 @@ import { Engine } from "./engine.js";
 import { ApiError } from "./errors.js";
 import { Exchange, type Services } from "./exchange.js";
 import { valuesOf } from "./headers.js";
-import { listen, type Listener } from "./listener.js";
+import { listen, type Listener, type OnTlsRefused } from "./listener.js";
 import { type Logger, makeLog } from "./log.js";
 import { Metrics } from "./metrics.js";
 import type { SidecarOptions } from "./options.js";
+import { Rarely } from "./rare.js";
 import { type Route, routeOf } from "./routes.js";
 import { Turn } from "./stages/encode.js";
 import { orchestrate } from "./stages/orchestrate.js";
@@ -24,6 +25,9 @@ import { relay } from "./stages/relay.js";
 import { NO_TRACING, type Tracing } from "./telemetry/trace.js";
 import { Upstreams } from "./upstream/pools.js";
 import type { FolderWatch } from "./watch-folder.js";
+
+/** For warnings that every request could give. */
+const WARN_EVERY_MS = 60_000;
 
 export interface Sidecar {
   readonly port: number;
@@ -75,12 +79,18 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     tracing: parts.tracing ?? (options.tracing ? await tracingFromEnvironment(log) : NO_TRACING),
     allowlist: await startAllowlist(options, log, metrics),
     bodyBudget: new BodyBudget(options.maxBufferedBytes),
+    ignoredPlanSeen: { encode: new Rarely(WARN_EVERY_MS), kv_source: new Rarely(WARN_EVERY_MS) },
   };
   metrics.observeBodies(() => services.bodyBudget.held);
   // A scanner that cannot be loaded is to be told now, not with the first request.
   services.makeScanner("other").dispose();
   const door = new FrontDoor(services);
   const listeners: Listener[] = [];
+  const plainTextSeen = new Rarely(WARN_EVERY_MS);
+  const onTlsRefused: OnTlsRefused = (reason, client) => {
+    metrics.tlsRefused.inc({ reason });
+    if (reason === "plain_text" && plainTextSeen.due) log.warn({ client }, "a client speaks plain HTTP, and this port TLS: --secure-proxy=false has it take plain HTTP");
+  };
   let metricsListener: Listener | null = null;
   const pairWatch = tls === null || options.certPath === "" ? null : followPair(options.certPath, tls, services, listeners);
   const close = async (): Promise<void> => {
@@ -93,7 +103,7 @@ export async function startSidecar(options: SidecarOptions, parts: SidecarParts 
     for (const engine of services.engines) {
       // Ranks are above the base port (sidecar §7), whichever that is.
       const port = engine.rank === 0 ? options.port : (listeners[0]?.port ?? 0) + engine.rank;
-      listeners.push(await listenFor("--port", options.listenAddress, port, tls, door.handlerOf(engine)));
+      listeners.push(await listenFor("--port", options.listenAddress, port, tls, door.handlerOf(engine), onTlsRefused));
     }
     if (options.metricsPort > 0) metricsListener = await listenFor("--metrics-port", options.listenAddress, options.metricsPort, null, metricsHandler(metrics));
   } catch (error) {

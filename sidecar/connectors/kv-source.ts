@@ -10,13 +10,17 @@ export const ROLE_KEYS: Readonly<Record<KvParamsDialect, { readonly decoder: str
   v2: { decoder: "remote_decoder", prefiller: "remote_prefiller", source: "remote_kv_source" },
 };
 
+/** Whether engines behind this sidecar can pull a prefix from another pod. */
+export function pullsFromSources({ kvConnector, enableP2pPull }: Pick<SidecarOptions, "kvConnector" | "enableP2pPull">): boolean {
+  return kvConnector === "offloading" || (kvConnector === "nixlv2" && enableP2pPull);
+}
+
 /**
  * The pod that `x-kv-cache-source-host-port` names, where this sidecar's engines can pull from it (OF-07): connector `offloading`, or `nixlv2` with
  * `--enable-p2p-pull`. Anything that is not `host:port` is ignored, and so is a scheme before it: a source is only ever an improvement.
  */
 export function kvSourceOf({ headers, services }: Exchange): Candidate | null {
-  const { kvConnector, enableP2pPull } = services.options;
-  if (kvConnector !== "offloading" && !(kvConnector === "nixlv2" && enableP2pPull)) return null;
+  if (!pullsFromSources(services.options)) return null;
   const value = (valuesOf(headers, "x-kv-cache-source-host-port")[0] ?? "").trim();
   return value.includes("/") ? null : parseCandidate(value);
 }

@@ -87,6 +87,16 @@ describe("encode stage", () => {
     expect(encoders[0]?.received[0]?.target).toBe("/v1/chat/completions");
   });
 
+  it("a plan for encoders on a sidecar without connector is counted, and told once", async () => {
+    const lines: string[] = [];
+    sidecar = await startTestSidecar(decoder, [], {}, lines);
+    for (let turn = 0; turn < 3; turn++) expect((await ask(sidecar.url, { headers: routed("x-kv-cache-source-host-port", "10.0.0.1:8000"), body: chat(image("a")) })).status).toBe(200);
+    await ask(sidecar.url, { headers: ["x-encoder-hosts-ports", ""], body: chat(image("a")) });
+    expect([calls(), await metric(sidecar, "plans_ignored_total", { stage: "encode" }), await metric(sidecar, "plans_ignored_total", { stage: "kv_source" })]).toEqual([0, 3, 3]);
+    const told = lines.filter((line) => line.includes("a routing header is ignored"));
+    expect([told.length, told.join("").includes("x-encoder-hosts-ports"), told.join("").includes("--ec-connector"), told.join("").includes("--enable-p2p-pull")]).toEqual([2, true, true, true]);
+  });
+
   it("a body is not made into any number of calls: more media items than the limit are refused, none is dropped", async () => {
     const { url } = await start("--max-media-items=3");
     const images = ["a", "b", "c", "d"].map((name) => image(name));

@@ -1,5 +1,5 @@
 import { failoverOrder, isSameHost, listEntries, parseCandidate, pickPrefiller } from "../candidates.js";
-import { kvSourceOf, pullAlone } from "../connectors/kv-source.js";
+import { kvSourceOf, pullAlone, pullsFromSources } from "../connectors/kv-source.js";
 import { setTransferParams } from "../connectors/transfer-params.js";
 import type { Engine } from "../engine.js";
 import { ApiError } from "../errors.js";
@@ -46,6 +46,8 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
     exchange.log.info({ requestId: exchange.requestId, reason: view.neverSplit }, "never split: run locally");
     prefiller = undefined;
   }
+  if (ecConnector === null) tellIgnored(exchange, "encode", "x-encoder-hosts-ports", "--ec-connector");
+  if (!pullsFromSources(options)) tellIgnored(exchange, "kv_source", "x-kv-cache-source-host-port", "--kv-connector=offloading, or --enable-p2p-pull with nixlv2");
   const encoderEntries = ecConnector === null || view.media.length === 0 ? [] : listEntries(exchange.headers, "x-encoder-hosts-ports");
   const encoders = encoderEntries.filter((entry) => isAllowed(exchange, "encode", entry));
 
@@ -85,6 +87,14 @@ export async function orchestrate(exchange: Exchange, request: ReadRequest): Pro
   } else {
     await decodeAlone(exchange, { request, ecParams, kvSource });
   }
+}
+
+/** The picker in front counts on a stage that this sidecar leaves out: served all the same, and told, since nothing else would show it. */
+function tellIgnored(exchange: Exchange, stage: "encode" | "kv_source", header: string, flag: string): void {
+  if (listEntries(exchange.headers, header).length === 0) return;
+  const { metrics, ignoredPlanSeen } = exchange.services;
+  metrics.plansIgnored.inc({ stage });
+  if (ignoredPlanSeen[stage].due) exchange.log.warn({ requestId: exchange.requestId, header }, `a routing header is ignored: this sidecar runs without ${flag}`);
 }
 
 /** Whether the allowlist has an entry of a routing header; one that it has not is counted and told (sidecar §6). */
