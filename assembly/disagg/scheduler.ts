@@ -323,6 +323,11 @@ export class Scheduler {
     return false;
   }
 
+  /** Whether a decision asks for `RequestFacts.requestHash`. */
+  get usesRequestHash(): bool {
+    return this.setup.p2pSource !== null;
+  }
+
   /** What follows a complete pick: conditional decode and the KV source. */
   private finish(facts: RequestFacts): void {
     const decision = this.decision;

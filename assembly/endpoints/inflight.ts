@@ -26,8 +26,14 @@ export class Flight {
   tokens: u32;
 }
 const FLIGHT: u32 = 12;
-/** Changes of one step: decode, prefill and an encoder per media item. */
-const MAX_PENDING: u32 = 64;
+/** Changes that wait: those of one step (decode, prefill and an encoder per media item), and releases of earlier ones. */
+const MAX_PENDING: u32 = 128;
+/** With more of them there might be no room for another step's. */
+const MANY_PENDING: u32 = 64;
+/** The table is written so often at most; what comes in between waits for the next change, or for the tick. With less traffic nothing waits. */
+const SPACING_MS: u64 = 5;
+/** A VM without a tick for so long is a retired one, which gets none any more: nothing may wait there. */
+const TICKLESS_MS: u64 = 600;
 /** Where counts end, so that none of them is read as a negative one. */
 const MOST: i64 = 0x7fffffff;
 
@@ -58,6 +64,10 @@ export class InFlight {
   // The changes of one step.
   private pending: usize = heap.alloc(MAX_PENDING * FLIGHT);
   private pendingCount: u32 = 0;
+  private flushedMs: u64 = 0;
+  private tickMs: u64 = 0;
+  /** The table in memory is what `read` found; the compare-and-set tells whether it still is. */
+  private held: bool = false;
 
   /** `module`: any number that differs from module to module. */
   constructor(
@@ -137,7 +147,15 @@ export class InFlight {
 
   /** Notes a change of endpoint `id`, to be made with the others of this step by `flush`. Id 0 is nobody. */
   change(id: u32, requests: i32, tokens: i32): void {
-    if (!id || this.pendingCount == MAX_PENDING) return;
+    if (!id) return;
+    for (let i: u32 = 0; i < this.pendingCount; i++) {
+      const p = changetype<Flight>(this.pending + i * FLIGHT);
+      if (p.id != id) continue;
+      p.requests += <u32>requests;
+      p.tokens += <u32>tokens;
+      return;
+    }
+    if (this.pendingCount == MAX_PENDING) return;
     const p = changetype<Flight>(this.pending + this.pendingCount * FLIGHT);
     this.pendingCount++;
     p.id = id;
@@ -145,11 +163,20 @@ export class InFlight {
     p.tokens = <u32>tokens;
   }
 
+  /**
+   * Makes the noted changes now, or in company of the next ones when the last were made just now: three writes a request cost as much as all its scheduling. This VM's own
+   * decisions know them at once (`read`), another VM's a little later. A VM that traps loses them with the streams that they are of.
+   */
+  flushSoon(nowMs: u64): void {
+    if (this.pendingCount > MANY_PENDING || nowMs >= this.flushedMs + SPACING_MS || nowMs > this.tickMs + TICKLESS_MS) this.flush(nowMs);
+  }
+
   /** Makes the noted changes, in this VM's book and in the table. */
   flush(nowMs: u64): void {
     const n = this.pendingCount;
     this.pendingCount = 0;
     if (!n) return;
+    this.flushedMs = nowMs;
     const silent = nowMs > this.beat + (STALE_MS >> 1);
     this.share.turn++;
     if (silent) {
@@ -163,7 +190,8 @@ export class InFlight {
     this.writeBook(nowMs);
     let done = false;
     for (let attempt = 0; attempt < RETRIES && !done; attempt++) {
-      this.readTable();
+      if (!this.held) this.readTable();
+      this.held = false;
       for (let i: u32 = 0; i < n; i++) {
         const p = changetype<Flight>(this.pending + i * FLIGHT);
         this.applyToTable(p.id, <i32>p.requests, <i32>p.tokens);
@@ -202,6 +230,7 @@ export class InFlight {
   }
 
   private readTable(): void {
+    this.held = false;
     let n: u32 = 0;
     this.tableCas = CREATE;
     if (this.store.get(Space.InFlight, 0)) {
@@ -250,19 +279,27 @@ export class InFlight {
   }
 
   /**
-   * Reads the table for a decision: `requests` and `tokens` by table position. Positions without an entry are set to 0.
+   * Reads the table for a decision: `requests` and `tokens` by table position. Positions without an entry are set to 0. What this VM has released and not yet written is
+   * taken off. The `flush` that follows need not read again.
    */
   read(fleet: Fleet, requests: StaticArray<i32>, tokens: StaticArray<i32>): void {
     memory.fill(changetype<usize>(requests), 0, <usize>requests.length << 2);
     memory.fill(changetype<usize>(tokens), 0, <usize>tokens.length << 2);
-    if (!this.store.get(Space.InFlight, 0) || this.store.size < TABLE_HEAD) return;
-    const n = min(load<u32>(this.store.at), (this.store.size - TABLE_HEAD) / FLIGHT);
-    for (let i: u32 = 0; i < n; i++) {
-      const f = changetype<Flight>(this.store.at + TABLE_HEAD + i * FLIGHT);
+    this.readTable();
+    this.held = true;
+    for (let i: u32 = 0, n = this.tableCount; i < n; i++) {
+      const f = this.tableAt(i);
       const place = fleet.place(f.id);
       if (place < 0) continue;
       unchecked((requests[place] = <i32>min<u32>(f.requests, <u32>MOST)));
       unchecked((tokens[place] = <i32>min<u32>(f.tokens, <u32>MOST)));
+    }
+    for (let i: u32 = 0, n = this.pendingCount; i < n; i++) {
+      const p = changetype<Flight>(this.pending + i * FLIGHT);
+      const place = fleet.place(p.id);
+      if (place < 0) continue;
+      unchecked((requests[place] = sum(requests[place], <i32>p.requests)));
+      unchecked((tokens[place] = sum(tokens[place], <i32>p.tokens)));
     }
   }
 
@@ -302,6 +339,8 @@ export class InFlight {
 
   /** On every tick: this VM lives. */
   refresh(nowMs: u64): void {
+    this.tickMs = nowMs;
+    this.flush(nowMs);
     if (!this.isListed()) {
       this.share.turn++;
       this.writeBook(nowMs);
@@ -406,6 +445,10 @@ export class InFlight {
     }
     return true;
   }
+}
+
+function sum(count: i32, change: i32): i32 {
+  return <i32>min(max<i64>(<i64>count + change, 0), MOST);
 }
 
 /** No count goes below zero, or so far up that it would be read as less. */

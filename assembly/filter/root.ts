@@ -135,6 +135,7 @@ export class FilterRoot extends RootContext {
     if (!v || newest != this) return;
     const now = nowMs();
     this.ticks++;
+    v.settle(now);
     v.inflight.refresh(now);
     this.refreshIds(v);
     readFloors(v.store, this.fleet);
@@ -232,6 +233,13 @@ export class FilterRoot extends RootContext {
     if (this.scraper) this.scraper!.dispose();
     this.scraper = null;
     if (newest == this) newest = null;
+    // There is no later.
+    const v = this.vm;
+    if (v) {
+      const now = nowMs();
+      v.inflight.flush(now);
+      v.settle(now);
+    }
   }
 }
 

@@ -59,6 +59,9 @@ const UPSTREAM_ADDRESS = new Bytes("upstream\0address");
 const STATUS = new Bytes(":status");
 /** Set by the sidecar: who did the prefill (docs/sidecar.md). */
 const PREFILLED_BY = new Bytes("x-crosspoint-prefilled-by");
+/** Counters are told to Envoy at most so often: on the way, and when the VM becomes idle. */
+const SETTLED_MS: u64 = 5;
+const IDLE_SETTLED_MS: u64 = 2;
 const RESPONSE_ID = new Bytes("x-crosspoint-response-id");
 const RESPONSES = new Bytes("/v1/responses/");
 /** Bit of Envoy's response flags: the connection to the upstream could not be made. */
@@ -91,6 +94,8 @@ export class RequestStream extends StreamContext {
   private encodePlace: i32 = -1;
   /** Id of the endpoint that was picked, whoever answered. */
   private pickedId: u32 = 0;
+  /** The picked endpoint answered, and not with an error of its own or Envoy's: whether it could be reached need not be asked. */
+  private reached: bool = false;
   private readonly trail: CreditTrail = new CreditTrail();
   private recordText: ArrayBuffer | null = null;
 
@@ -110,6 +115,7 @@ export class RequestStream extends StreamContext {
     this.prefillTokens = 0;
     this.encoderCount = 0;
     this.decodePlace = -1;
+    this.reached = false;
     this.recordText = null;
     const v = this.root.vm!;
     v.served = true;
@@ -241,7 +247,7 @@ export class RequestStream extends StreamContext {
       f.totalBlocks = <i32>blocks;
     } else this.clearMatches(table);
     f.pinned = this.pinned(readable ? view.keptFor : 0, <u32>(now / 1000));
-    f.requestHash = requestHash();
+    if (config.scheduler.usesRequestHash) f.requestHash = requestHash();
     f.priority = priorityOf(config.options.objectives);
     if (config.options.subsetHint) f.subset = readSubset(table);
     const decision = readable ? config.scheduler.decide(f) : config.scheduler.decideByLoad(f, reason);
@@ -250,6 +256,7 @@ export class RequestStream extends StreamContext {
     if (decision.outcome != Outcome.Ok) {
       this.answered = true;
       v.stats.rejected.add(1);
+      v.settle(now);
       sendOutcome(decision, <u32>config.options.noDecodeStatus);
       return;
     }
@@ -389,7 +396,7 @@ export class RequestStream extends StreamContext {
   private flush(now: u64): void {
     const inflight = this.root.vm!.inflight;
     const before = inflight.lost;
-    inflight.flush(now);
+    inflight.flushSoon(now);
     this.root.vm!.stats.lostFlightWrites.add(inflight.lost - before);
   }
 
@@ -399,7 +406,7 @@ export class RequestStream extends StreamContext {
     if (!this.decodeId) return;
     const now = nowMs();
     const status = getHeader(HeaderMap.Response, STATUS) ? valueNumber() : 0;
-    const other = this.followDecode();
+    const other = this.followDecode(status);
     const prefilled = this.prefilledBy();
     if (this.trail.open) {
       if (status >= 200 && status < 300) this.trail.confirm(this.root, other, prefilled, <u32>(now / 1000));
@@ -413,16 +420,21 @@ export class RequestStream extends StreamContext {
     this.decodeTokens = 0;
     this.releaseOthers();
     this.flush(now);
+    // In front of the answer, so that who has it finds its request counted.
+    this.root.vm!.settleAfter(now, SETTLED_MS);
   }
 
   /**
    * Envoy sent the request to another pod than the picked one, because that refused: what is in flight goes with it (the reference's bookkeeping stays with the first,
    * scheduler §12.4). Returns the other pod's table position, -1 when it was the picked one or none is known.
    */
-  private followDecode(): i32 {
+  private followDecode(status: i32): i32 {
     if (!getProperty(UPSTREAM_ADDRESS)) return -1;
     const table = this.root.config!.endpoints;
-    if (isText(table.hostPort[this.decodePlace], propertyAt, propertySize)) return -1;
+    if (isText(table.hostPort[this.decodePlace], propertyAt, propertySize)) {
+      this.reached = status > 0 && status < 500;
+      return -1;
+    }
     const place = placeOf(table, propertyAt, propertySize);
     if (place < 0 || !table.id[place]) return -1;
     const inflight = this.root.vm!.inflight;
@@ -474,7 +486,7 @@ export class RequestStream extends StreamContext {
   }
 
   onLog(): void {
-    if (this.decodeId && this.connectFailed()) reportFailure(this.root.vm!.store, this.pickedId);
+    if (this.decodeId && !this.reached && this.connectFailed()) reportFailure(this.root.vm!.store, this.pickedId);
     this.release();
   }
 
@@ -491,7 +503,10 @@ export class RequestStream extends StreamContext {
     this.decodeId = 0;
     this.decodeTokens = 0;
     this.releaseOthers();
-    this.flush(nowMs());
+    const now = nowMs();
+    this.flush(now);
+    // The last open stream of this VM: nothing may follow for long.
+    if (this.root.vm!.inflight.streams <= 1) this.root.vm!.settleAfter(now, IDLE_SETTLED_MS);
   }
 
   onDelete(): void {

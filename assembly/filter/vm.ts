@@ -1,6 +1,6 @@
 // What one VM has, whatever number of configurations it has seen: shared data, its book of requests in flight, the index, spare scanners.
 import { InFlight } from "../endpoints/inflight";
-import { nowMs, random64, SharedStore } from "../host";
+import { nowMs, random64, settleCounters, SharedStore } from "../host";
 import { PrefixIndex } from "../prefix";
 import { RequestView, Scanner } from "../request";
 import { RequestFacts } from "../scheduling/request";
@@ -25,6 +25,7 @@ export class Vm {
   private spare: usize[] = [];
   /** Streams were created since the last tick. */
   served: bool = false;
+  private settledMs: u64 = 0;
 
   constructor() {
     const store = new SharedStore();
@@ -43,6 +44,17 @@ export class Vm {
       this.prefixIndex = new PrefixIndex(this.store, slots);
     }
     return this.prefixIndex!;
+  }
+
+  /** What has been counted reaches Envoy. */
+  settle(now: u64): void {
+    this.settledMs = now;
+    settleCounters();
+  }
+
+  /** The same, when the last time is at least `ms` ago. */
+  settleAfter(now: u64, ms: u64): void {
+    if (now >= this.settledMs + ms) this.settle(now);
   }
 
   takeScanner(): Scanner {

@@ -6,6 +6,6 @@ export { nowMs, random64, setTick } from "./clock";
 export { ContextFactory, createContext, DataStatus, deleteContext, HeadersStatus, RootContext, rootContext, StreamContext, streamContext, useContexts } from "./contexts";
 export { getHeader, HeaderMap, removeHeader, setHeader, valueAt, valueNumber, valueSize } from "./headers";
 export { SharedStore } from "./shared";
-export { Counter, Gauge } from "./stats";
+export { Counter, Gauge, settleCounters } from "./stats";
 export { log, LogLevel } from "./status";
 export { getProperty, HeaderPairs, httpCall, propertyAt, propertySize, sendLocalResponse, setProperty } from "./stream";

@@ -32,6 +32,8 @@ export class Generations {
   private changeCount: u32 = 0;
   private added: u32 = 0;
   private id: u32 = 0;
+  /** Of the record that was read last. */
+  private cas: u32 = CREATE;
   /** The generation that touches carry now. */
   current: u32 = 1;
   /** The oldest generation that counts. */
@@ -52,7 +54,7 @@ export class Generations {
     this.read();
   }
 
-  private read(): u32 {
+  private read(): void {
     let cas: u32 = CREATE;
     const record = this.record;
     store<u64>(record, 1);
@@ -68,7 +70,7 @@ export class Generations {
     this.current = this.range(count - 1).first;
     this.floor = this.range(0).first;
     this.total = this.sum();
-    return cas;
+    this.cas = cas;
   }
 
   // @ts-ignore: decorator
@@ -117,11 +119,11 @@ export class Generations {
   commit(capacity: u32): bool {
     if (!this.changeCount && !this.added) return false;
     const before = this.floor;
-    let cas = this.read();
+    // What `open` read is written back, and read again only when somebody else was faster.
     for (let attempt = 0; attempt < RETRIES; attempt++) {
       this.apply(capacity);
-      if (this.store.set(Space.PrefixGenerations, this.id, this.record, HEAD + (this.count << 3), cas)) return this.floor != before;
-      cas = this.read();
+      if (this.store.set(Space.PrefixGenerations, this.id, this.record, HEAD + (this.count << 3), this.cas)) return this.floor != before;
+      this.read();
     }
     return false;
   }
@@ -189,8 +191,8 @@ export class Generations {
    */
   replace(id: u32, firsts: StaticArray<u32>, before: StaticArray<u32>, found: StaticArray<u32>, ranges: i32): bool {
     this.id = id;
-    const cas = this.read();
-    if (cas == CREATE || !ranges) return false;
+    this.read();
+    if (this.cas == CREATE || !ranges) return false;
     const newest = unchecked(firsts[ranges - 1]);
     for (let i: u32 = 0, n = this.count; i < n; i++) {
       const range = this.range(i);
@@ -208,6 +210,6 @@ export class Generations {
       range.blocks = min(max(range.blocks, are - min(are, left)), are);
     }
     this.total = this.sum();
-    return this.store.set(Space.PrefixGenerations, id, this.record, HEAD + (this.count << 3), cas);
+    return this.store.set(Space.PrefixGenerations, id, this.record, HEAD + (this.count << 3), this.cas);
   }
 }

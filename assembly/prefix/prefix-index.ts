@@ -83,15 +83,16 @@ export class PrefixIndex {
     while (i < count) {
       const hash = load<u32>(keys + (<usize>i << 3));
       const slot = this.slotOf(root, i, hash);
-      if (!this.store.get(Space.PrefixSlot, slot)) break;
+      const found = this.store.get(Space.PrefixSlot, slot);
       if (this.pathCount < PATH) {
         const step = changetype<Step>(this.path + this.pathCount * offsetof<Step>());
         this.pathCount++;
         step.slot = slot;
-        step.cas = this.store.cas;
+        step.cas = found ? this.store.cas : CREATE;
         step.at = this.store.at;
-        step.size = this.store.size;
+        step.size = found ? this.store.size : 0;
       }
+      if (!found) break;
       const run = findRun(this.store.at, this.store.size, root, i, hash);
       if (!run) break;
       const m = this.common(run, keys, count, i);
@@ -125,7 +126,8 @@ export class PrefixIndex {
       for (let i: u32 = 0; i < this.pathCount; i++) {
         const step = changetype<Step>(this.path + i * offsetof<Step>());
         if (step.slot != slot) continue;
-        this.editor.load(step.at, step.size);
+        if (step.size) this.editor.load(step.at, step.size);
+        else this.editor.clear();
         this.cas = step.cas;
         return;
       }

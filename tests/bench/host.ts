@@ -405,6 +405,7 @@ export class EmulatedHost {
       exports.proxy_on_request_body(id, this.buffered, this.buffered === length ? 1 : 0);
     }
     const t2 = performance.now();
+    this.answer = { headers: RESPONSE, upstream: this.set.get("x-gateway-destination-endpoint") ?? "", attempts: 1 };
     exports.proxy_on_response_headers(id, 3, 0);
     const t3 = performance.now();
     exports.proxy_on_done(id);

@@ -41,6 +41,92 @@ class Between {
 }
 const BETWEEN = new Between();
 
+/** The same as `put`, without hurry. */
+function putSoon(v: InFlight, id: u32, n: i32, t: i32, nowMs: u64): void {
+  v.change(id, n, t);
+  v.flushSoon(nowMs);
+}
+
+describe("changes that wait for company", () => {
+  it("with little traffic none does", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    for (let now: u64 = 1000; now < 1100; now += 5) {
+      a.refresh(now);
+      putSoon(a, 1, 1, 10, now + 1);
+    }
+    expect(seen(b)).toBe("20/200 0/0 0/0");
+  });
+
+  it("for five milliseconds: this VM knows them at once, another one then", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    a.refresh(1000);
+    putSoon(a, 1, 1, 10, 1000);
+    const writes = store.writes;
+    for (let i = 0; i < 20; i++) {
+      putSoon(a, 2, 1, 5, 1001);
+      putSoon(a, 1, -1, -10, 1002);
+      putSoon(a, 1, 1, 10, 1003);
+      putSoon(a, 2, -1, -5, 1004);
+    }
+    putSoon(a, 3, 1, 7, 1004);
+    expect(store.writes).toBe(writes);
+    expect(seen(a)).toBe("1/10 0/0 1/7");
+    expect(seen(b)).toBe("1/10 0/0 0/0");
+    putSoon(a, 1, -1, -10, 1005);
+    expect(seen(b)).toBe("0/0 0/0 1/7");
+    expect(seen(a)).toBe("0/0 0/0 1/7");
+  });
+
+  it("where nothing follows, for the next tick", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    a.refresh(1000);
+    putSoon(a, 1, 1, 10, 1001);
+    putSoon(a, 1, -1, -10, 1002);
+    expect(seen(b)).toBe("1/10 0/0 0/0");
+    a.refresh(1250);
+    expect(seen(b)).toBe("0/0 0/0 0/0");
+  });
+
+  it("not in a VM that has no ticks any more", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    a.refresh(1000);
+    for (let i = 0; i < 3; i++) putSoon(a, 1, 1, 10, 2000);
+    expect(seen(b)).toBe("3/30 0/0 0/0");
+  });
+
+  it("not when there are too many", () => {
+    const store = started();
+    const a = vm(store);
+    a.refresh(1000);
+    putSoon(a, 1, 1, 10, 1001);
+    for (let id: u32 = 1000; id < 1200; id++) putSoon(a, id, 1, 1, 1001);
+    a.refresh(1250);
+    for (let id: u32 = 1000; id < 1200; id++) expect(a.requestsOf(id)).toBe(1, id.toString());
+  });
+
+  it("what was read for a decision is written on, unless another VM was in between", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    expect(seen(a)).toBe("0/0 0/0 0/0");
+    put(b, 2, 1, 3);
+    put(a, 1, 1, 10);
+    expect(seen(a)).toBe("1/10 1/3 0/0");
+    const reads = store.reads;
+    put(a, 1, 1, 10);
+    expect(store.reads).toBe(reads);
+    expect(seen(b)).toBe("2/20 1/3 0/0");
+  });
+});
+
 describe("in flight", () => {
   it("nothing at first", () => {
     const v = vm(started());
