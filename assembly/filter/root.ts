@@ -134,8 +134,12 @@ export class FilterRoot extends RootContext {
     // Streams of an older configuration may still be open; the work between requests is the newest one's.
     if (!v || newest != this) return;
     const now = nowMs();
-    this.ticks++;
+    this.work(v, now);
     v.settle(now);
+  }
+
+  private work(v: Vm, now: u64): void {
+    this.ticks++;
     v.inflight.refresh(now);
     this.refreshIds(v);
     readFloors(v.store, this.fleet);
