@@ -1,7 +1,7 @@
 import { copyFileSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer } from "../fleet/http.js";
+import { type Answer, send } from "../fleet/http.js";
 import { inRoot } from "../fleet/root.js";
 import { stringAt, textAt } from "../wire/json-text.js";
 import { imagePart, mediaBody, pictureUrl } from "../wire/media.js";
@@ -129,16 +129,19 @@ describe("a real vLLM behind Envoy, filter and sidecar: encoder and prefill-deco
     expect(await stack.fallen()).toEqual([]);
   });
 
-  it("without its encoder the filter leaves the stage out, and the engine encodes by itself", async () => {
-    await stack.encode.engine.close();
-    await expect
-      .poll(
-        async () => {
-          const answer = await stack.ask(CHAT.path, mediaBody(MODEL, freshText().slice(0, 36), [imagePart(pictureUrl())]));
-          return answer.status === 200 ? decisionOf(answer).encode.reason : answer.status;
-        },
-        { timeout: PATIENCE_MS, interval: 500 },
-      )
-      .toBe("no_encode_endpoint");
+  it("without its encoder: a typed 502, or the engine encodes by itself, by the sidecar's policy", async () => {
+    const { encode, decode } = stack;
+    const [fail, local] = [await stack.door("fail", []), await stack.door("local", ["--on-stage-failure=local"])];
+    await encode.engine.close();
+    const body = mediaBody(MODEL, `${freshText().slice(0, 36)} what is it?`, [imagePart(pictureUrl())], LOGPROBS);
+    const ask = ({ host, port }: { readonly host: string; readonly port: number }): Promise<Answer> =>
+      send({ host, port, method: "POST", path: CHAT.path, headers: [["content-type", "application/json"], ["x-encoder-hosts-ports", encode.engine.address]], body: Buffer.from(body), timeoutMs: PATIENCE_MS });
+    const failed = await ask(fail);
+    expect(failed.status).toBe(502);
+    expect(textAt(failed.body, "error.code")).toBe("502");
+    const answer = await ask(local);
+    expect(answer.status).toBe(200);
+    await forgetAll(decode.engine);
+    expectSame(answer, await decode.engine.post(CHAT.path, body));
   });
 });

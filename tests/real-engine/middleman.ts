@@ -8,6 +8,8 @@ export interface MiddlemanOptions {
   readonly onLeg?: (id: string) => void | Promise<void>;
   /** The answer's body before it goes on; what it returns goes on. */
   readonly onAnswer?: (body: Buffer, id: string) => Buffer | Promise<Buffer>;
+  /** The answer has been handed to the system, all of it. */
+  readonly onPassed?: (id: string) => void;
 }
 
 export class Middleman {
@@ -42,7 +44,7 @@ export class Middleman {
   }
 
   private async pass(target: { readonly host: string; readonly port: number }, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { onLeg, onAnswer } = this.options;
+    const { onLeg, onAnswer, onPassed } = this.options;
     const pieces: Buffer[] = [];
     for await (const piece of request) pieces.push(piece as Buffer);
     this.legs += 1;
@@ -65,7 +67,7 @@ export class Middleman {
     }
     const body = (await onAnswer?.(answer.body, id)) ?? answer.body;
     response.writeHead(answer.status, { "content-type": headerLines(answer.headers, "content-type")[0] ?? "application/json", "content-length": body.length });
-    response.end(body);
+    response.end(body, () => onPassed?.(id));
   }
 
   async close(): Promise<void> {
