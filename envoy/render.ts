@@ -10,7 +10,7 @@ import { type RenderJob, renderOnce, type RenderResult } from "./renderer.js";
 import { builtFile } from "./built.js";
 import { DEFAULT_SETTINGS, type Settings } from "./settings.js";
 import { loadValidator, type Validator } from "./validate.js";
-import { watchFiles } from "./watch.js";
+import { stampsOf, watchFiles } from "./watch.js";
 
 /** A parser of commander's that turns an Error into a usage error. */
 function reading<T>(parse: (text: string) => T): (text: string) => T {
@@ -129,15 +129,17 @@ async function main(): Promise<number> {
     report(job, result);
     return result.publication !== null;
   };
+  const inputs = [job.config, job.options, job.endpoints, job.wasm].filter((file) => file !== "");
+  // From before the first reading, so that what is written meanwhile counts as a change.
+  const seen = stampsOf(inputs);
   const done = await render();
   if (flags.watch !== true) return done ? 0 : 1;
-  const inputs = [job.config, job.options, job.endpoints, job.wasm].filter((file) => file !== "");
   const stop = watchFiles(inputs, async () => {
     const gone = inputs.filter((file) => !existsSync(file));
     // Its coming back is a change of its own.
     if (gone.length > 0) process.stderr.write(`${gone.join(", ")}: not there; what was rendered goes on\n`);
     else await render();
-  });
+  }, seen);
   await new Promise<void>((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => { resolve(); });
   });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { watchFiles } from "./watch.js";
+import { stampsOf, watchFiles } from "./watch.js";
 
 let folder: string;
 let stop: () => void = () => undefined;
@@ -67,4 +67,22 @@ it("does not call while a call is running, and makes up for it", async () => {
   await calls(() => called, 2);
   expect(called).toBe(2);
   expect(most).toBe(1);
+});
+
+it("sees what was written between the first reading and its own beginning", async () => {
+  const a = join(folder, "a");
+  writeFileSync(a, "1");
+  const seen = stampsOf([a]);
+  writeFileSync(a, "2");
+  let called = 0;
+  stop = watchFiles(
+    [a],
+    () => {
+      called++;
+      return Promise.resolve();
+    },
+    seen,
+  );
+  await calls(() => called, 1);
+  expect(called).toBe(1);
 });
