@@ -33,8 +33,7 @@ export class CreditTrail {
     for (let k: u32 = 0; k < view.spanCount; k++) {
       const span = view.span(k);
       const keys = view.keys + (<usize>span.first << 3);
-      credit(root, keys, span.count, span.partial != 0, decode, nowS);
-      if (prefill >= 0) credit(root, keys, span.count, span.partial != 0, prefill, nowS);
+      credit(root, keys, span.count, span.partial != 0, decode, prefill, nowS);
     }
     this.count = 0;
     if (view.spanCount != 1) return;
@@ -57,11 +56,11 @@ export class CreditTrail {
     if (this.count) {
       if (decode >= 0) {
         root.index!.discredit(this.keys, this.count, this.decodeHad, this.decodeId);
-        credit(root, this.keys, this.count, this.partial, decode, nowS);
+        credit(root, this.keys, this.count, this.partial, decode, -1, nowS);
       }
       if (this.prefillId && prefill != -1) {
         root.index!.discredit(this.keys, this.count, this.prefillHad, this.prefillId);
-        if (prefill >= 0) credit(root, this.keys, this.count, this.partial, prefill, nowS);
+        if (prefill >= 0) credit(root, this.keys, this.count, this.partial, prefill, -1, nowS);
       }
     }
     this.forget();
@@ -97,16 +96,20 @@ export class CreditTrail {
   }
 }
 
-/** Who computes the prompt will hold it (scheduler §4.3). */
-function credit(root: FilterRoot, keys: usize, count: u32, partial: bool, place: i32, nowS: u32): void {
+/** Who computes the prompt will hold it (scheduler §4.3): the endpoint at table position `place`, and that at `second`, -1 for none. */
+function credit(root: FilterRoot, keys: usize, count: u32, partial: bool, place: i32, second: i32, nowS: u32): void {
   const index = root.index!;
   const stats = root.vm!.stats;
+  const ids = root.config!.endpoints.id;
   const capacity = root.capacity(place);
+  // Engines with caches of different sizes hold different fronts of a prompt.
+  const together = second >= 0 && root.capacity(second) == capacity;
   const evictions = index.evictions;
   const lost = index.lostWrites;
   // What is longer than the endpoint's cache is not held whole; an engine keeps the front.
   const held = min(count, capacity);
-  index.credit(keys, held, partial && held == count, root.config!.endpoints.id[place], root.fleet, capacity, nowS);
+  index.creditBoth(keys, held, partial && held == count, ids[place], together ? ids[second] : 0, root.fleet, capacity, nowS);
   stats.evictions.add(index.evictions - evictions);
   stats.lostIndexWrites.add(index.lostWrites - lost);
+  if (second >= 0 && !together) credit(root, keys, count, partial, second, -1, nowS);
 }

@@ -20,13 +20,59 @@ class Step {
   size: u32;
 }
 
+/** An endpoint that is being credited, and what the write that is being made changes of its counts. */
+class Taker {
+  id: u32 = 0;
+  readonly generations: Generations;
+  private had: u32 = 0;
+  private hadIn: u32 = 0;
+  private has: u32 = 0;
+
+  constructor(store: Store) {
+    this.generations = new Generations(store);
+  }
+
+  /** Its entry is to say that it holds `held` blocks of `blocks`; returns false when it says so already. */
+  note(entry: Entry, held: u32, blocks: u32): bool {
+    const generations = this.generations;
+    const had = entry.generation >= generations.floor ? min(entry.held, blocks) : 0;
+    if (had >= held && entry.generation == generations.current) return false;
+    this.had = had;
+    this.hadIn = entry.generation;
+    this.has = max(had, held);
+    entry.generation = generations.current;
+    entry.held = this.has;
+    return true;
+  }
+
+  /** It is to have an entry where it had none. */
+  noteNew(held: u32): void {
+    this.had = 0;
+    this.has = held;
+  }
+
+  /** Nothing is noted. */
+  forget(): void {
+    this.had = 0;
+    this.has = 0;
+  }
+
+  /** What was noted has been written. */
+  settle(): void {
+    if (this.had) this.generations.move(this.hadIn, this.had);
+    if (this.has) this.generations.add(this.has);
+    this.forget();
+  }
+}
+
 export class PrefixIndex {
   /** Runs that were dropped because their slot was full. */
   evictions: u32 = 0;
   /** Writes given up after lost races. */
   lostWrites: u32 = 0;
   private editor: SlotEditor = new SlotEditor();
-  private generations: Generations;
+  private one: Taker;
+  private two: Taker;
   private other: Generations;
   private holders: Holders = new Holders();
   private room: StaticArray<u8> = new StaticArray<u8>(PATH * offsetof<Step>() + (RUN_BLOCKS << 2) + MAX_HOLDERS * ENTRY);
@@ -47,7 +93,8 @@ export class PrefixIndex {
     private store: Store,
     private slots: u32,
   ) {
-    this.generations = new Generations(store);
+    this.one = new Taker(store);
+    this.two = new Taker(store);
     this.other = new Generations(store);
     this.path = changetype<usize>(this.room);
     this.scratch = this.path + PATH * offsetof<Step>();
@@ -166,9 +213,16 @@ export class PrefixIndex {
    * grows. A touch that changes nothing writes nothing.
    */
   credit(keys: usize, count: u32, tail: bool, id: u32, fleet: Fleet, capacity: u32, now: u32): void {
-    if (!count || !id) return;
-    const generations = this.generations;
-    generations.open(id);
+    this.creditBoth(keys, count, tail, id, 0, fleet, capacity, now);
+  }
+
+  /** The same for two endpoints in one go, each slot written once. `second` 0: for the first alone. */
+  creditBoth(keys: usize, count: u32, tail: bool, first: u32, second: u32, fleet: Fleet, capacity: u32, now: u32): void {
+    if (!count || !first) return;
+    this.one.id = first;
+    this.one.generations.open(first);
+    this.two.id = second == first ? 0 : second;
+    if (this.two.id) this.two.generations.open(second);
     const root = load<u64>(keys);
     let i: u32 = 0;
     while (i < count) {
@@ -177,7 +231,7 @@ export class PrefixIndex {
       let done: u32 = 0;
       for (let attempt = 0; attempt < RETRIES && !done; attempt++) {
         this.readSlot(slot, attempt > 0);
-        done = this.creditRun(slot, root, keys, count, tail, i, id, fleet, now);
+        done = this.creditRun(slot, root, keys, count, tail, i, fleet, now);
       }
       if (!done) {
         this.lostWrites++;
@@ -185,14 +239,19 @@ export class PrefixIndex {
       }
       i += done;
     }
-    if (generations.commit(capacity)) this.raise(id, generations.floor, fleet);
+    this.close(this.one, capacity, fleet);
+    if (this.two.id) this.close(this.two, capacity, fleet);
+  }
+
+  private close(taker: Taker, capacity: u32, fleet: Fleet): void {
+    if (taker.generations.commit(capacity)) this.raise(taker.id, taker.generations.floor, fleet);
   }
 
   /** One run of a credit. Returns the blocks that are done; 0: the race was lost. Counts are noted only when the write has succeeded. */
-  private creditRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, id: u32, fleet: Fleet, now: u32): u32 {
+  private creditRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, fleet: Fleet, now: u32): u32 {
     const editor = this.editor;
     let run = editor.find(root, from, load<u32>(keys + (<usize>from << 3)));
-    if (!run) return this.newRun(slot, root, keys, count, tail, from, id, fleet, now);
+    if (!run) return this.newRun(slot, root, keys, count, tail, from, fleet, now);
     const m = this.common(run, keys, count, from);
     const blocks = <u32>run.blocks;
     const left = count - from;
@@ -205,7 +264,7 @@ export class PrefixIndex {
         if (m == blocks - 1 && (run.flags & (TAIL | CLOSED | APART)) == TAIL) {
           // A conversation's next turn: the partial block of the last one has been filled up. (With more endpoints than the slot keeps it is cut off like any other.)
           editor.resize(run, m);
-          this.trim(run, m, id);
+          this.trim(run, m, this.one.id, this.two.id);
           grow = true;
         } else {
           if (!this.cut(slot, run, m, fleet, now)) return 0;
@@ -227,74 +286,76 @@ export class PrefixIndex {
         }
       }
     }
-    return this.touch(slot, run, id, held, changed, fleet, now) ? held : 0;
+    return this.touch(slot, run, held, changed, fleet, now) ? held : 0;
   }
 
   /**
-   * Entries of a run that has become shorter, but for that of endpoint `but`, which is about to hold more. The blocks that other endpoints lose this way stay in their
-   * counts until the next walk.
+   * Entries of a run that has become shorter, but for those of endpoints `but` and `and`, which are about to hold more. The blocks that other endpoints lose this way stay in
+   * their counts until the next walk.
    */
-  private trim(run: Run, blocks: u32, but: u32): void {
+  private trim(run: Run, blocks: u32, but: u32, and: u32): void {
     if (run.flags & APART) return; // `held` is read as at most the run's length
     for (let e: u32 = 0; e < <u32>run.entries; e++) {
       const entry = run.entry(e);
-      if (entry.held > blocks && entry.id != but) entry.held = blocks;
+      if (entry.held > blocks && entry.id != but && entry.id != and) entry.held = blocks;
     }
   }
 
-  private newRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, id: u32, fleet: Fleet, now: u32): u32 {
+  private newRun(slot: u32, root: u64, keys: usize, count: u32, tail: bool, from: u32, fleet: Fleet, now: u32): u32 {
     const editor = this.editor;
     const blocks = min(RUN_BLOCKS, count - from);
-    this.makeRoom(RUN_HEAD + (blocks << 2) + ENTRY, fleet, null);
+    this.makeRoom(RUN_HEAD + (blocks << 2) + 2 * ENTRY, fleet, null);
     const run = editor.append(root, from, blocks, now);
     for (let k: u32 = 0; k < blocks; k++) store<u32>(changetype<usize>(run) + RUN_HEAD + (k << 2), load<u32>(keys + (<usize>(from + k) << 3)));
     if (tail && from + blocks == count) run.flags |= TAIL;
-    editor.addEntry(run, id, this.generations.current, blocks);
-    if (!this.writeSlot(slot)) return 0;
-    this.generations.add(blocks);
-    return blocks;
+    this.enter(run, this.one, blocks);
+    if (this.two.id) this.enter(run, this.two, blocks);
+    return this.written(this.writeSlot(slot)) ? blocks : 0;
   }
 
-  /** Notes that endpoint `id` holds `held` blocks of the run; writes the slot (or the run's own record) when something changes. */
-  private touch(slot: u32, run: Run, id: u32, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
-    const generations = this.generations;
-    const current = generations.current;
-    if (run.flags & APART) return this.touchApart(slot, run, id, held, changed, fleet, now);
-    let index: i32 = -1;
-    for (let e: u32 = 0; e < <u32>run.entries; e++) {
-      if (run.entry(e).id == id) {
-        index = <i32>e;
-        break;
+  private enter(run: Run, taker: Taker, held: u32): void {
+    this.editor.addEntry(run, taker.id, taker.generations.current, held);
+    taker.noteNew(held);
+  }
+
+  /** The write that changes what the takers have noted was made, or was not. */
+  private written(made: bool): bool {
+    if (made) {
+      this.one.settle();
+      this.two.settle();
+    } else {
+      this.one.forget();
+      this.two.forget();
+    }
+    return made;
+  }
+
+  /** Notes that the takers hold `held` blocks of the run; writes the slot (or the run's own record) when something changes. */
+  private touch(slot: u32, run: Run, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
+    if (!(run.flags & APART) && this.missing(run)) {
+      this.sweep(run, fleet);
+      if (<u32>run.entries + this.missing(run) > RUN_ENTRIES) {
+        if (!this.moveApart(run)) return false;
+        changed = true;
       }
     }
-    if (index >= 0) {
-      const entry = run.entry(index);
-      const live = entry.generation >= generations.floor;
-      const oldHeld = live ? entry.held : 0;
-      const oldGeneration = entry.generation;
-      if (live && oldGeneration == current && oldHeld >= held) {
-        if (!changed) return true;
-        run.touched = now;
-        return this.fitAndWrite(slot, run, fleet);
-      }
-      entry.generation = current;
-      entry.held = max(oldHeld, held);
-      const newHeld = entry.held;
-      run.touched = now;
-      if (!this.fitAndWrite(slot, run, fleet)) return false;
-      if (oldHeld) generations.move(oldGeneration, oldHeld);
-      generations.add(newHeld);
-      return true;
-    }
-    this.sweep(run, fleet);
-    if (<u32>run.entries == RUN_ENTRIES) {
-      if (!this.moveApart(run)) return false;
-      return this.touchApart(slot, run, id, held, true, fleet, now);
-    }
-    this.editor.addEntry(run, id, current, held);
+    if (run.flags & APART) return this.touchApart(slot, run, held, changed, fleet, now);
+    if (this.noteIn(run, this.one, held)) changed = true;
+    if (this.two.id && this.noteIn(run, this.two, held)) changed = true;
+    if (!changed) return true;
     run.touched = now;
-    if (!this.fitAndWrite(slot, run, fleet)) return false;
-    generations.add(held);
+    return this.written(this.fitAndWrite(slot, run, fleet));
+  }
+
+  /** Takers that have no entry in the run. */
+  private missing(run: Run): u32 {
+    return <u32>(indexOf(run, this.one.id) < 0) + <u32>(this.two.id != 0 && indexOf(run, this.two.id) < 0);
+  }
+
+  private noteIn(run: Run, taker: Taker, held: u32): bool {
+    const index = indexOf(run, taker.id);
+    if (index >= 0) return taker.note(run.entry(index), held, RUN_BLOCKS);
+    this.enter(run, taker, held);
     return true;
   }
 
@@ -445,7 +506,7 @@ export class PrefixIndex {
     const again = editor.find(root, start, hash0);
     if (!again || <u32>again.blocks != blocks) return false;
     editor.resize(again, m);
-    this.trim(again, m, 0);
+    this.trim(again, m, 0, 0);
     again.flags = (again.flags & APART) | CLOSED;
     again.touched = now;
     return this.writeSlot(slot);
@@ -460,10 +521,10 @@ export class PrefixIndex {
     return true;
   }
 
-  private touchApart(slot: u32, run: Run, id: u32, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
-    const generations = this.generations;
-    const current = generations.current;
+  private touchApart(slot: u32, run: Run, held: u32, changed: bool, fleet: Fleet, now: u32): bool {
     const holders = this.holders;
+    const one = this.one;
+    const two = this.two;
     // Making room may move the run.
     const tag = holdersTag(run);
     const blocks: u32 = run.blocks;
@@ -473,39 +534,37 @@ export class PrefixIndex {
     }
     for (let attempt = 0; attempt < RETRIES; attempt++) {
       holders.read(this.store, tag, this.slots);
-      let found: i32 = -1;
+      let first: i32 = -1;
+      let second: i32 = -1;
       let n: u32 = 0;
       for (let e: u32 = 0; e < holders.count; e++) {
         const entry = holders.entry(e);
-        if (entry.id == id) found = <i32>n;
+        if (entry.id == one.id) first = <i32>n;
+        else if (two.id && entry.id == two.id) second = <i32>n;
         else if (fleet.live(entry.id, entry.generation) < 0) continue;
         if (n != e) memory.copy(changetype<usize>(holders.entry(n)), changetype<usize>(entry), ENTRY);
         n++;
       }
       holders.count = n;
-      let oldHeld: u32 = 0;
-      let oldGeneration: u32 = 0;
-      let entry: Entry;
-      if (found >= 0) {
-        entry = holders.entry(found);
-        oldGeneration = entry.generation;
-        oldHeld = oldGeneration >= generations.floor ? min<u32>(entry.held, blocks) : 0;
-        if (oldHeld >= held && oldGeneration == current) return true;
-      } else {
-        if (n == MAX_HOLDERS) return true;
-        entry = holders.entry(n);
-        entry.id = id;
-        holders.count = n + 1;
-      }
-      entry.generation = current;
-      entry.held = max(oldHeld, held);
-      const newHeld = entry.held;
-      if (!holders.write(this.store, this.slots)) continue;
-      if (oldHeld) generations.move(oldGeneration, oldHeld);
-      generations.add(newHeld);
-      return true;
+      let noted = this.noteApart(one, first, held, blocks);
+      if (two.id && this.noteApart(two, second, held, blocks)) noted = true;
+      if (!noted) return true;
+      if (this.written(holders.write(this.store, this.slots))) return true;
     }
     return false;
+  }
+
+  /** In the record that `holders` has: `place` is the taker's entry, -1 when it has none. */
+  private noteApart(taker: Taker, place: i32, held: u32, blocks: u32): bool {
+    const holders = this.holders;
+    if (place >= 0) return taker.note(holders.entry(place), held, blocks);
+    if (holders.count == MAX_HOLDERS) return false;
+    const entry = holders.entry(holders.count++);
+    entry.id = taker.id;
+    entry.generation = taker.generations.current;
+    entry.held = held;
+    taker.noteNew(held);
+    return true;
   }
 
   /**
@@ -514,7 +573,7 @@ export class PrefixIndex {
    */
   discredit(keys: usize, count: u32, keep: u32, id: u32): void {
     if (keep >= count || !id) return;
-    const generations = this.generations;
+    const generations = this.one.generations;
     generations.open(id);
     const root = load<u64>(keys);
     let i: u32 = 0;
@@ -553,7 +612,7 @@ export class PrefixIndex {
         // An entry without blocks is dropped at the next touch.
         entry.held = held;
         if (!holders.write(this.store, this.slots)) return false;
-        this.generations.move(generation, was - held);
+        this.one.generations.move(generation, was - held);
         return true;
       }
       return true;
@@ -567,7 +626,7 @@ export class PrefixIndex {
       if (held) entry.held = held;
       else this.editor.removeEntry(run, e);
       if (!this.writeSlot(slot)) return false;
-      this.generations.move(generation, was - held);
+      this.one.generations.move(generation, was - held);
       return true;
     }
     return true;
@@ -582,9 +641,15 @@ export class PrefixIndex {
 
   /** Blocks that endpoint `id` holds, as far as its counts know. */
   blocksOf(id: u32): u32 {
-    this.generations.open(id);
-    return this.generations.total;
+    this.one.generations.open(id);
+    return this.one.generations.total;
   }
+}
+
+/** Where the run has an entry of endpoint `id`; -1: nowhere. */
+function indexOf(run: Run, id: u32): i32 {
+  for (let e: u32 = 0; e < <u32>run.entries; e++) if (run.entry(e).id == id) return <i32>e;
+  return -1;
 }
 
 const FLOORS_MAX: u32 = 16384;

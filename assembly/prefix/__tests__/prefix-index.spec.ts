@@ -827,3 +827,75 @@ describe("taking credit back", () => {
     expect(w.index.blocksOf(1)).toBe(10);
   });
 });
+
+/** A conversation out of a few, with a system prompt that it shares with others, at some length. */
+function turn(): StaticArray<u64> {
+  const contents = blocks(<i32>(random() % 3), 5 + <i32>(random() % 2) * 40);
+  const own = blocks(10 + <i32>(random() % 30), 1 + <i32>(random() % 150));
+  for (let i = 0; i < own.length; i++) contents.push(own[i]);
+  return prompt(contents);
+}
+
+describe("two endpoints credited in one go", () => {
+  it("hold what they would hold one after the other, with half the writes", () => {
+    const together = worker(3);
+    const apart = worker(3);
+    const keys = prompt(blocks(1, 200));
+    together.index.creditBoth(changetype<usize>(keys), 200, false, 1, 3, together.fleet, 1000, 1);
+    together.store.release();
+    apart.serve(keys, 1);
+    apart.serve(keys, 3);
+    for (let i = 0; i < 3; i++) expect(together.held(keys, i)).toBe(apart.held(keys, i));
+    expect(together.held(keys, 0)).toBe(200);
+    expect(together.held(keys, 1)).toBe(0);
+    expect(audit(together)).toBe("");
+    // Four runs and the generations of two, against twice the runs.
+    expect(together.store.writes).toBe(6);
+    expect(apart.store.writes).toBe(10);
+  });
+
+  it("of conversations that branch and go on, of runs with many holders, in small and full indexes, over lost races: never more than was sent, and counts that add up", () => {
+    for (let seed: u32 = 1; seed <= 8; seed++) {
+      seedRandom(seed);
+      const count = seed % 3 == 0 ? 90 : 6;
+      const w = worker(count, seed % 2 ? 1024 : 24);
+      w.store.lossPercent = seed % 4 == 0 ? 5 : 0;
+      for (let n = 0; n < 250; n++) {
+        const keys = turn();
+        const one = 1 + random() % <u32>count;
+        const two = random() % <u32>(count + 1);
+        const tail = random() % 2 == 0;
+        w.now++;
+        const out = w.ask(keys);
+        const before: i32[] = [];
+        for (let i = 0; i < count; i++) before.push(out[i]);
+        w.index.creditBoth(changetype<usize>(keys), keys.length, tail, one, two, w.fleet, w.capacity, w.now);
+        w.store.release();
+        const after = w.ask(keys);
+        for (let i = 0; i < count; i++) {
+          const id = <u32>i + 1;
+          if (id != one && id != two) expect(after[i]).toBeLessThanOrEqual(before[i] > 0 ? keys.length : 0);
+        }
+        // Without races, and with room, both hold all of it at once.
+        if (!w.store.lossPercent && w.slots == 1024) {
+          expect(after[<i32>one - 1]).toBe(keys.length);
+          if (two) expect(after[<i32>two - 1]).toBe(keys.length);
+        }
+      }
+      const truth = new Truth(w);
+      expect(truth.broken).toBe(false);
+      expect(truth.largest).toBeLessThanOrEqual(4096);
+      // What an eviction or a lost race leaves in the counts is the walk's to mend, in ranges that are closed.
+      if (w.slots == 1024) expect(audit(w)).toBe("", seed.toString());
+    }
+  });
+
+  it("to one endpoint twice is to it once", () => {
+    const w = worker(2);
+    const keys = prompt(blocks(1, 100));
+    w.index.creditBoth(changetype<usize>(keys), 100, true, 2, 2, w.fleet, 1000, 1);
+    w.store.release();
+    expect(w.held(keys, 1)).toBe(100);
+    expect(w.index.blocksOf(2)).toBe(100);
+  });
+});
