@@ -2,7 +2,7 @@
 //
 // A token is four bytes of decoded text (scheduler §4.1), or one id where the client sent ids. Content hashes do not depend on what stands before a block; the chain
 // that makes them prefix keys is laid over them when the body has ended (view.ts), because what is mixed into it (model, salt, tools, roles) may stand behind the text.
-import { K1, K2, K3, step } from "./hash";
+import { folded, K1, K2, K3, step, stripes } from "./hash";
 
 /** One prompt: `completions` may carry several, each hashed and matched on its own (scheduler PX-15). */
 @unmanaged
@@ -168,18 +168,23 @@ export class BlockSink {
     this.restart();
   }
 
+  // @ts-ignore: decorator
+  @inline
+  private get lanesAt(): usize {
+    return changetype<usize>(this) + offsetof<BlockSink>("lane0");
+  }
+
   /** A word for the lane whose turn it is. */
   // @ts-ignore: decorator
   @inline
   private push(word: u64): void {
-    const at = changetype<usize>(this) + offsetof<BlockSink>("lane0") + (<usize>this.lane << 3);
+    const at = this.lanesAt + (<usize>this.lane << 3);
     store<u64>(at, step(load<u64>(at), word));
     this.lane = (this.lane + 1) & this.lanes;
   }
 
   private endBlock(): void {
-    let h = this.lane0;
-    if (this.lanes) h = rotl<u64>(h, 1) + rotl<u64>(this.lane1, 7) + rotl<u64>(this.lane2, 12) + rotl<u64>(this.lane3, 18);
+    let h = this.lanes ? folded(this.lanesAt) : this.lane0;
     if (this.wordSize) h = step(h, this.word);
     h = (h ^ (<u64>this.filled * K3)) * K1;
     h ^= h >> 32;
@@ -260,24 +265,10 @@ export class BlockSink {
     }
     if (this.lanes) {
       for (; this.lane && size >= 8; size -= 8, from += 8) this.push(load<u64>(from));
-      if (size >= 32) {
-        let a = this.lane0,
-          b = this.lane1,
-          c = this.lane2,
-          d = this.lane3;
-        do {
-          a = step(a, load<u64>(from));
-          b = step(b, load<u64>(from, 8));
-          c = step(c, load<u64>(from, 16));
-          d = step(d, load<u64>(from, 24));
-          from += 32;
-          size -= 32;
-        } while (size >= 32);
-        this.lane0 = a;
-        this.lane1 = b;
-        this.lane2 = c;
-        this.lane3 = d;
-      }
+      const end = from + (size & ~31);
+      stripes(this.lanesAt, from, end);
+      from = end;
+      size &= 31;
     }
     for (; size >= 8; size -= 8, from += 8) this.push(load<u64>(from));
     let word: u64 = 0;

@@ -33,6 +33,35 @@ export function mix(h: u64, value: u64): u64 {
   return avalanche(rotl<u64>(h ^ (value * K2), 27) * K1 + K4);
 }
 
+/** Takes the stripes of 32 bytes from `from` up to `end` into the four lanes at `lanes`, u64 each. */
+// @ts-ignore: decorator
+@inline
+export function stripes(lanes: usize, from: usize, end: usize): void {
+  if (from == end) return;
+  let a = load<u64>(lanes),
+    b = load<u64>(lanes, 8),
+    c = load<u64>(lanes, 16),
+    d = load<u64>(lanes, 24);
+  do {
+    a = step(a, load<u64>(from));
+    b = step(b, load<u64>(from, 8));
+    c = step(c, load<u64>(from, 16));
+    d = step(d, load<u64>(from, 24));
+    from += 32;
+  } while (from < end);
+  store<u64>(lanes, a);
+  store<u64>(lanes, b, 8);
+  store<u64>(lanes, c, 16);
+  store<u64>(lanes, d, 24);
+}
+
+/** The four lanes at `lanes` as one word. */
+// @ts-ignore: decorator
+@inline
+export function folded(lanes: usize): u64 {
+  return rotl<u64>(load<u64>(lanes), 1) + rotl<u64>(load<u64>(lanes, 8), 7) + rotl<u64>(load<u64>(lanes, 16), 12) + rotl<u64>(load<u64>(lanes, 24), 18);
+}
+
 /** A hash over bytes that arrive in pieces; the cuts do not matter. Lives in unmanaged memory inside its owner. */
 @unmanaged
 export class StreamHash {
@@ -59,6 +88,12 @@ export class StreamHash {
     this.held = 0;
   }
 
+  // @ts-ignore: decorator
+  @inline
+  private get lanes(): usize {
+    return changetype<usize>(this) + offsetof<StreamHash>("lane0");
+  }
+
   update(from: usize, size: u32): void {
     this.length += size;
     const hold = changetype<usize>(this) + offsetof<StreamHash>("hold0");
@@ -71,45 +106,21 @@ export class StreamHash {
         this.held = held;
         return;
       }
-      this.stripe(hold);
+      stripes(this.lanes, hold, hold + 32);
       from += take;
       size -= take;
     }
-    if (size >= 32) {
-      let a = this.lane0,
-        b = this.lane1,
-        c = this.lane2,
-        d = this.lane3;
-      do {
-        a = step(a, load<u64>(from));
-        b = step(b, load<u64>(from, 8));
-        c = step(c, load<u64>(from, 16));
-        d = step(d, load<u64>(from, 24));
-        from += 32;
-        size -= 32;
-      } while (size >= 32);
-      this.lane0 = a;
-      this.lane1 = b;
-      this.lane2 = c;
-      this.lane3 = d;
-    }
-    if (size) memory.copy(hold, from, size);
+    const end = from + (size & ~31);
+    stripes(this.lanes, from, end);
+    size &= 31;
+    if (size) memory.copy(hold, end, size);
     this.held = size;
-  }
-
-  private stripe(at: usize): void {
-    this.lane0 = step(this.lane0, load<u64>(at));
-    this.lane1 = step(this.lane1, load<u64>(at, 8));
-    this.lane2 = step(this.lane2, load<u64>(at, 16));
-    this.lane3 = step(this.lane3, load<u64>(at, 24));
   }
 
   /** The hash of everything so far; does not change the state. */
   digest(): u64 {
     let h: u64 = this.seed + K5;
-    if (this.length >= 32) {
-      h = rotl<u64>(this.lane0, 1) + rotl<u64>(this.lane1, 7) + rotl<u64>(this.lane2, 12) + rotl<u64>(this.lane3, 18);
-    }
+    if (this.length >= 32) h = folded(this.lanes);
     h += <u64>this.length;
     let at = changetype<usize>(this) + offsetof<StreamHash>("hold0");
     let left = this.held;
