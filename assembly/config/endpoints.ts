@@ -1,6 +1,5 @@
 // The endpoints of a configuration (scheduler §8.1, §8.3). A bad entry is reported and left out; the others stand.
-import { joinHostPort } from "../disagg/headers";
-import { canonicalAddress } from "../endpoints/address";
+import { canonicalAddress, joinHostPort } from "../endpoints/address";
 import { EndpointTable } from "../endpoints/table";
 import { Node } from "./node";
 import { Problems } from "./problems";

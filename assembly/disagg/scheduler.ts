@@ -12,6 +12,7 @@ import { Store } from "../store";
 import { EncodeDecider, PrefillDecider } from "./deciders/decider";
 import { Decision, Outcome, Stage } from "./decision";
 import { planItems, preferIdle } from "./encode";
+import { destinationsOf } from "./headers";
 import { DecodeReason, EncodeReason, neverSplitReason, PrefillReason, wantsPrefill } from "./reasons";
 
 /** What a configuration comes down to for the scheduler. */
@@ -46,6 +47,8 @@ export class Scheduler {
   readonly encodeCapable: StaticArray<u8>;
   /** Port that replaces the decode endpoint's own, 0 for none (scheduler §3.7). */
   readonly primaryPort: i32;
+  /** See `destinationsOf`. */
+  readonly destinations: StaticArray<string>;
 
   private readonly pass: Pass;
   private readonly decision: Decision;
@@ -61,6 +64,7 @@ export class Scheduler {
     this.pass = new Pass(table, random);
     this.decision = new Decision(table.count);
     this.primaryPort = setup.primaryPort;
+    this.destinations = destinationsOf(table, setup.primaryPort);
     this.decodeCapable = capable(setup.decodeProfile, table);
     this.prefillCapable = capable(setup.prefillProfile, table);
     this.encodeCapable = capable(setup.encodeProfile, table);

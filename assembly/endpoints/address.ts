@@ -6,6 +6,11 @@ export function canonicalAddress(text: string): string {
   return isV4(text, 0, text.length) ? text : "";
 }
 
+/** `host:port`, an IPv6 host in brackets (scheduler HD-05). */
+export function joinHostPort(host: string, port: i32): string {
+  return (host.includes(":") ? "[" + host + "]" : host) + ":" + port.toString();
+}
+
 /** Four numbers of 0 to 255 without leading zeros. */
 function isV4(text: string, from: i32, to: i32): bool {
   let at = from;

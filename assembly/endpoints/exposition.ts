@@ -1,5 +1,6 @@
 // Prometheus text, read in pieces: the few series of an engine that steer a decision, out of answers of any size.
 import { EngineNames, findLabel, SeriesSpec } from "./engine-names";
+import { fnv1a32 } from "./fnv";
 
 /** A line that is longer is skipped: it is none of ours. (Names of adapters can make one long.) */
 const LINE: u32 = 16384;
@@ -183,8 +184,7 @@ export function nameHash(at: usize, size: u32): u32 {
   }
   while (size && load<u8>(at + size - 1) == 0x20) size--;
   if (!size) return 0;
-  let h: u32 = 0x811c9dc5;
-  for (let i: u32 = 0; i < size; i++) h = (h ^ <u32>load<u8>(at + i)) * 0x01000193;
+  const h = fnv1a32(at, size);
   return h ? h : 1;
 }
 

@@ -1,7 +1,7 @@
 // The lease holder's scraping: one call per endpoint and interval, whatever the number of workers; `/metrics`, then `/health`. It works on this configuration's endpoints
 // and writes one record for all VMs.
 import { LoadedConfig } from "../config";
-import { AdapterBook, consumeReports, DRAINING, EngineNames, Exposition, FAILURES_OUT, Fleet, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, LoadEntry, SCRAPED, UNREACHABLE } from "../endpoints";
+import { AdapterBook, consumeReports, DRAINING, EngineNames, Exposition, FAILURES_OUT, Fleet, joinHostPort, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, LoadEntry, SCRAPED, UNREACHABLE } from "../endpoints";
 import { arenaMark, arenaRelease, BufferKind, Bytes, getHeader, HeaderMap, HeaderPairs, httpCall, pieceAt, pieceSize, readPiece, valueNumber } from "../host";
 import { EngineMetrics } from "../scheduling/producers/core-metrics-extractor";
 import { Vm } from "./vm";
@@ -74,8 +74,7 @@ export class Scraper {
     for (let i = 0; i < table.count; i++) {
       this.hosts.push(new Bytes(table.hostPort[i]));
       const other = source.port > 0 && source.port != table.port[i];
-      const address = table.address[i];
-      this.targets.push(other ? new Bytes((address.includes(":") ? "[" + address + "]" : address) + ":" + source.port.toString()) : this.hosts[i]);
+      this.targets.push(other ? new Bytes(joinHostPort(table.address[i], source.port)) : this.hosts[i]);
       this.names.push(namesOf(engineOf(config, i)));
     }
   }

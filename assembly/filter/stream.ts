@@ -1,7 +1,8 @@
 // One request's life: headers, body piece by piece, one decision, what it puts in flight, and the release of it.
 import { Decision, Outcome } from "../disagg/decision";
+import { dataParallelHostPort, hostPortOf } from "../disagg/headers";
 import { DecodeReason, PrefillReason } from "../disagg/reasons";
-import { bind, boundTo, EndpointTable, idHash, nameHash, readLoad, reportFailure } from "../endpoints";
+import { bind, boundTo, EndpointTable, fnv1a32, idHash, nameHash, readLoad, reportFailure } from "../endpoints";
 import {
   arenaMark,
   arenaRelease,
@@ -12,6 +13,7 @@ import {
   getProperty,
   HeaderMap,
   HeadersStatus,
+  isText,
   nowMs,
   pieceAt,
   pieceSize,
@@ -35,6 +37,7 @@ import { Space } from "../store";
 import { CreditTrail } from "./credit";
 import { priorityOf, readHeaders } from "./headers";
 import { readSubset } from "./subset";
+import { writePicks } from "./picks";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot } from "./root";
@@ -124,10 +127,7 @@ export class RequestStream extends StreamContext {
 
   onRequestHeaders(headers: u32, endOfStream: bool): HeadersStatus {
     const root = this.root;
-    if (endOfStream) {
-      this.decide(DecodeReason.NoBody);
-      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
-    }
+    if (endOfStream) return this.decideAtOnce(DecodeReason.NoBody);
     this.shape = getHeader(HeaderMap.Request, PATH) ? shapeOfPath(valueAt, valueSize) : ShapeId.Other;
     if (!((root.shapes >> this.shape) & 1)) this.shape = ShapeId.Other;
     if (this.shape == ShapeId.Other) {
@@ -138,13 +138,9 @@ export class RequestStream extends StreamContext {
         return HeadersStatus.StopIteration;
       }
       // Not one of the shapes that are read: on its way at once, its body never enters the VM.
-      this.decide(DecodeReason.UnknownPath);
-      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
+      return this.decideAtOnce(DecodeReason.UnknownPath);
     }
-    if (getHeader(HeaderMap.Request, CONTENT_ENCODING) && !isIdentity(valueAt, valueSize)) {
-      this.decide(DecodeReason.UndecidedEncoding);
-      return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
-    }
+    if (getHeader(HeaderMap.Request, CONTENT_ENCODING) && !isIdentity(valueAt, valueSize)) return this.decideAtOnce(DecodeReason.UndecidedEncoding);
     const s = root.vm!.takeScanner();
     s.start();
     s.reader.start(this.shape, root.vm!.secret, <u32>root.blockTokens, <u32>root.maxBlocks, false);
@@ -152,6 +148,12 @@ export class RequestStream extends StreamContext {
     this.scanner = changetype<usize>(s);
     // The body comes before the headers go on: what is decided by it stands in them.
     return HeadersStatus.StopIteration;
+  }
+
+  /** Decides without a body. */
+  private decideAtOnce(reason: DecodeReason): HeadersStatus {
+    this.decide(reason);
+    return this.answered ? HeadersStatus.StopIteration : HeadersStatus.Continue;
   }
 
   onRequestBody(size: u32, endOfStream: bool): DataStatus {
@@ -339,12 +341,11 @@ export class RequestStream extends StreamContext {
   /** Sets the routing headers, and removes what is not set: nobody but this filter decides them (scheduler §3.5, L1). */
   private route(decision: Decision, table: EndpointTable): void {
     const scheduler = this.root.config!.scheduler;
-    setPicks(DESTINATION, decision.decode, table, scheduler.primaryPort);
-    setPicks(PREFILLER, decision.prefill, table, 0);
-    setPicks(ENCODERS, decision.encode, table, 0);
-    if (decision.kvSource >= 0) setText(KV_SOURCE, table.hostPort[decision.kvSource]);
-    else removeHeader(HeaderMap.Request, KV_SOURCE);
-    if (scheduler.primaryPort) setText(DATA_PARALLEL, table.hostPort[decision.decode.first]);
+    setPicks(DESTINATION, scheduler.destinations, decision.decode);
+    setPicks(PREFILLER, table.hostPort, decision.prefill);
+    setPicks(ENCODERS, table.hostPort, decision.encode);
+    setText(KV_SOURCE, hostPortOf(table, decision.kvSource));
+    if (scheduler.primaryPort) setText(DATA_PARALLEL, dataParallelHostPort(table, decision.decode, scheduler.primaryPort));
   }
 
   private putInFlight(decision: Decision, table: EndpointTable, tokens: i32, now: u64): void {
@@ -549,12 +550,6 @@ function responseOfPath(at: usize, size: u32): u64 {
   return n > head ? idHash(at + head, n - head) : 0;
 }
 
-function isText(text: string, at: usize, size: u32): bool {
-  if (<u32>text.length != size) return false;
-  for (let i: u32 = 0; i < size; i++) if (text.charCodeAt(i) != load<u8>(at + i)) return false;
-  return true;
-}
-
 /** Table position of the endpoint with that `host:port`, -1 for none. */
 function placeOf(table: EndpointTable, at: usize, size: u32): i32 {
   for (let i = 0; i < table.count; i++) if (isText(unchecked(table.hostPort[i]), at, size)) return i;
@@ -565,33 +560,21 @@ function isIdentity(at: usize, size: u32): bool {
   return size == 0 || (size == 8 && load<u64>(at) == 0x797469746e656469);
 }
 
+/** Sets a routing header to what is written in `value`; nothing removes it. */
+function setValue(name: Bytes): void {
+  if (value.size) setHeader(HeaderMap.Request, name, value.at, value.size);
+  else removeHeader(HeaderMap.Request, name);
+}
+
+function setPicks(name: Bytes, names: StaticArray<string>, picks: Picks): void {
+  writePicks(value, names, picks);
+  setValue(name);
+}
+
 function setText(name: Bytes, text: string): void {
   value.clear();
   value.text(text);
-  setHeader(HeaderMap.Request, name, value.at, value.size);
-}
-
-function setPicks(name: Bytes, picks: Picks, table: EndpointTable, primaryPort: i32): void {
-  if (!picks.count) {
-    removeHeader(HeaderMap.Request, name);
-    return;
-  }
-  value.clear();
-  for (let i = 0; i < picks.count; i++) {
-    const e = unchecked(picks.list[i]);
-    if (i) value.byte(0x2c);
-    if (!primaryPort) value.text(table.hostPort[e]);
-    else {
-      const address = table.address[e];
-      const six = address.includes(":");
-      if (six) value.byte(0x5b);
-      value.text(address);
-      if (six) value.byte(0x5d);
-      value.byte(0x3a);
-      value.number(primaryPort);
-    }
-  }
-  setHeader(HeaderMap.Request, name, value.at, value.size);
+  setValue(name);
 }
 
 const IF_AVAILABLE = new Bytes("if-available");
@@ -616,10 +599,7 @@ function wantsCache(): bool {
   return false;
 }
 
-/** FNV-1a of the request's id. */
+/** Hash of the request's id. */
 function requestHash(): u32 {
-  if (!getHeader(HeaderMap.Request, REQUEST_ID)) return 0;
-  let h: u32 = 0x811c9dc5;
-  for (let i: u32 = 0; i < valueSize; i++) h = (h ^ <u32>load<u8>(valueAt + i)) * 0x01000193;
-  return h;
+  return getHeader(HeaderMap.Request, REQUEST_ID) ? fnv1a32(valueAt, valueSize) : 0;
 }

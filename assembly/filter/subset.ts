@@ -1,7 +1,7 @@
 // The endpoints that a filter ahead allows for a request: dynamic metadata `envoy.lb.subset_hint`, the list `x-gateway-destination-endpoint-subset` of addresses (scheduler §6.1, 7).
 // Read only where FilterOptions.subsetHint says that such a filter is there.
 import { EndpointTable } from "../endpoints";
-import { Bytes, getProperty, propertyAt, propertySize } from "../host";
+import { Bytes, getProperty, isText, propertyAt, propertySize } from "../host";
 
 const HINT = new Bytes("metadata\0filter_metadata\0envoy.lb.subset_hint\0x-gateway-destination-endpoint-subset");
 
@@ -64,11 +64,5 @@ function mark(table: EndpointTable, at: usize, size: u32, out: StaticArray<u8>):
     at++;
     size = close - 1;
   } else if (colons == 1) size = last;
-  for (let e = 0; e < table.count; e++) {
-    const address = unchecked(table.address[e]);
-    if (<u32>address.length != size) continue;
-    let same = true;
-    for (let i: u32 = 0; i < size && same; i++) same = address.charCodeAt(i) == load<u8>(at + i);
-    if (same) unchecked((out[e] = 1));
-  }
+  for (let e = 0; e < table.count; e++) if (isText(unchecked(table.address[e]), at, size)) unchecked((out[e] = 1));
 }

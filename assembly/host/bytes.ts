@@ -16,6 +16,13 @@ export class Bytes {
   }
 }
 
+/** Whether the bytes are that text, which is ASCII. */
+export function isText(text: string, at: usize, size: u32): bool {
+  if (<u32>text.length != size) return false;
+  for (let i: u32 = 0; i < size; i++) if (text.charCodeAt(i) != load<u8>(at + i)) return false;
+  return true;
+}
+
 /** A text that is written piece by piece into one growing buffer: JSON documents, header values. Its memory is used again after `clear`. */
 export class Writer {
   at: usize;

@@ -1,7 +1,7 @@
 // host/: the proxy-wasm host as typed functions. The only room that imports the ABI.
 export { malloc, resetArena, arenaMark, arenaRelease } from "./arena";
 export { BufferKind, pieceAt, pieceSize, readPiece } from "./buffers";
-export { Bytes, Writer } from "./bytes";
+export { Bytes, isText, Writer } from "./bytes";
 export { nowMs, random64, setTick } from "./clock";
 export { ContextFactory, createContext, DataStatus, deleteContext, HeadersStatus, RootContext, rootContext, StreamContext, streamContext, useContexts } from "./contexts";
 export { getHeader, HeaderMap, removeHeader, setHeader, valueAt, valueNumber, valueSize } from "./headers";

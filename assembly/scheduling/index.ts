@@ -3,7 +3,6 @@ export { Plugin, PluginKind } from "./plugin";
 export { PrefixParams } from "./producers/approx-prefix-cache";
 export { EngineMetrics, ExtractorParams } from "./producers/core-metrics-extractor";
 export { InflightParams } from "./producers/inflight-load";
-export { fnv1a32 } from "./producers/p2p-source";
 export { Resolution, TokenParams } from "./producers/token";
 export { Profile } from "./profile";
 export { Random } from "./random";

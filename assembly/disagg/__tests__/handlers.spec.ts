@@ -1,7 +1,8 @@
 import { hasWarning, list, loadPicker, mustLoad, oneError, problemsText, tokens } from "../../config/__tests__/support";
 import { LoadedConfig } from "../../config/document";
 import { DECODE_REASONS, PREFILL_REASONS } from "../reasons";
-import { dataParallelHostPort, destinations, hostPorts } from "../headers";
+import { dataParallelHostPort } from "../headers";
+import { destinations, hostPorts } from "./support";
 
 const PLUGINS =
   '{"type":"decode-filter"},{"type":"prefill-filter"},{"type":"encode-filter"},{"type":"always-disagg-pd-decider"},{"type":"always-disagg-multimodal-decider"},{"type":"prefix-based-pd-decider","parameters":{"nonCachedTokens":8}}';

@@ -1,8 +1,10 @@
 import { always, loadPicker, Machine, media, multimodal, mustLoad, problemsText, table, tokens } from "../../config/__tests__/support";
 import { loadDocument } from "../../config/document";
+import { joinHostPort } from "../../endpoints/address";
 import { EndpointTable } from "../../endpoints/table";
 import { Picks } from "../../scheduling/pass";
-import { destinations, hostPortOf, hostPorts, joinHostPort } from "../headers";
+import { hostPortOf } from "../headers";
+import { destinations, hostPorts } from "./support";
 
 const THREE =
   '{"plugins":[{"type":"decode-filter"},{"type":"prefill-filter"},{"type":"encode-filter"},{"type":"always-disagg-pd-decider"},{"type":"always-disagg-multimodal-decider"},' +

@@ -5,7 +5,7 @@ import { NeverSplit, RequestFacts } from "../../scheduling/request";
 import { PrefixBasedDecider } from "../deciders/prefix-based";
 import { EncodeDecider } from "../deciders/decider";
 import { Decision, DECISION_TYPES, Outcome, Stage } from "../decision";
-import { hostPorts } from "../headers";
+import { hostPorts } from "./support";
 import { DecodeReason, DECODE_REASONS, EncodeReason, ENCODE_REASONS, PREFILL_REASONS } from "../reasons";
 
 /** `decode-reason/prefill-reason/encode-reason`. */

@@ -59,10 +59,3 @@ function isIn(table: EndpointTable, allowed: StaticArray<u8>, excluded: StaticAr
 function weight(table: EndpointTable, endpoint: i32): f64 {
   return 1 / (1 + Math.max(unchecked(table.waiting[endpoint]), 0));
 }
-
-/** FNV-1a of a request id's bytes, as `source` takes it. */
-export function fnv1a32(bytes: Uint8Array): u32 {
-  let hash: u32 = 0x811c9dc5;
-  for (let i = 0; i < bytes.length; i++) hash = (hash ^ unchecked(bytes[i])) * 0x01000193;
-  return hash;
-}
