@@ -121,7 +121,10 @@ export function simulatorTests(stack: () => Stack): void {
   };
 
   it.each(probes().map((probe) => [probe.name, probe] as const))("the simulated engine answers as the real one, but for what is listed: %s", async (name, { run }) => {
-    const real = outline(await run({ prefill: stack().prefill.engine, decode: stack().decode.engine }));
+    const answer = await run({ prefill: stack().prefill.engine, decode: stack().decode.engine });
+    // No answer is no form: it must not get into the list.
+    expect({ end: answer.end, answered: answer.status !== null }).toEqual({ end: "clean", answered: true });
+    const real = outline(answer);
     judge(name, difference(real, outline(await run(simulated))));
     expect(await stack().fallen()).toEqual([]);
   });

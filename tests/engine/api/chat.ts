@@ -12,7 +12,7 @@ import { chatLogprob, promptLogprobs } from "./logprobs.js";
 import { requestIdOf, type ApiRoute, type GenerationRequest, type Outcome, type ReadContext, type StreamWriter, type WriteContext } from "./request.js";
 import { readControl, readSampling, readStreamOptions } from "./sampling.js";
 import { DONE, dataEvent } from "./sse.js";
-import { openAiUsage } from "./usage.js";
+import { FINGERPRINT, openAiUsage, runningUsage, streamedUsage } from "./usage.js";
 
 const CONFIG_MEMBERS = ["chat_template", "chat_template_kwargs", "documents", "reasoning_effort"];
 
@@ -126,23 +126,27 @@ function full(request: GenerationRequest, outcome: Outcome, context: WriteContex
     choices: outcome.choices.map((choice): JsonObject => {
       const text = choice.pieces.join("");
       const tool = request.forced?.kind === "tool";
-      const toolCalls: Json = tool ? [{ id: toolCallId(request, choice.index), type: "function", function: { name: request.forced?.toolName ?? "", arguments: text } }] : [];
+      const toolCalls: Json[] = tool ? [{ id: toolCallId(request, choice.index), type: "function", function: { name: request.forced?.toolName ?? "", arguments: text } }] : [];
       return {
         index: choice.index,
-        message: { role: "assistant", content: tool ? null : text, refusal: null, tool_calls: toolCalls, reasoning: null },
+        // No list of calls where there are none.
+        message: { role: "assistant", content: tool ? null : text, refusal: null, annotations: null, audio: null, function_call: null, ...(tool ? { tool_calls: toolCalls } : {}), reasoning: null },
         logprobs: top === null ? null : { content: choice.tokens.map((token, index) => chatLogprob(token, index, choice.pieces[index] ?? "", top)) },
         finish_reason: finishOf(request, choice.finish),
         stop_reason: null,
         token_ids: null,
+        routed_experts: null,
       };
     }),
     service_tier: null,
-    system_fingerprint: null,
-    usage: openAiUsage(outcome.usage, context.promptTokensDetails),
+    system_fingerprint: FINGERPRINT,
+    usage: openAiUsage(outcome.usage, context.promptTokensDetails, "read-and-created"),
     prompt_logprobs: request.sampling.promptLogprobs === null || prompt === undefined ? null : promptLogprobs(prompt, request.sampling.promptLogprobs),
     prompt_token_ids: null,
+    prompt_text: null,
     kv_transfer_params: outcome.kvTransferParams,
     ec_transfer_params: outcome.ecTransferParams,
+    metrics: null,
   };
 }
 
@@ -150,7 +154,7 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
   const top = request.sampling.logprobs;
   const counts = new Map<number, number>();
   const promptTokens = request.prompts.reduce((sum, prompt) => sum + prompt.tokens.length, 0);
-  const chunk = (choices: Json, usage?: JsonObject): string =>
+  const chunk = (choices: Json, usage?: JsonObject, more: JsonObject = {}): string =>
     dataEvent({
       id: request.id,
       object: "chat.completion.chunk",
@@ -158,13 +162,16 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
       model: request.model,
       choices,
       ...(usage === undefined ? {} : { usage }),
+      ...more,
     });
+  // On the last event: the one with the usage, or the one that finishes a choice.
+  const signed = (last: boolean): JsonObject => (last ? { system_fingerprint: FINGERPRINT } : {});
   const running = (choice: number): JsonObject | undefined =>
-    request.continuousUsage ? openAiUsage({ promptTokens, completionTokens: counts.get(choice) ?? 0, cachedTokens: 0 }, false) : undefined;
+    request.continuousUsage ? runningUsage(promptTokens, counts.get(choice) ?? 0) : undefined;
   return {
     start: () =>
       Array.from({ length: request.sampling.n }, (_, index) =>
-        chunk([{ index, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }], running(index)),
+        chunk([{ index, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }], running(index), { prompt_token_ids: null, prompt_text: null }),
       ),
     token: (choice, token, piece) => {
       const position = counts.get(choice) ?? 0;
@@ -182,8 +189,8 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
       const logprobs = top === null ? null : { content: [chatLogprob(token, position, piece, top)] };
       return [chunk([{ index: choice, delta, logprobs, finish_reason: null, token_ids: null }], running(choice))];
     },
-    finish: (choice, finish) => [chunk([{ index: choice, delta: { content: "" }, logprobs: null, finish_reason: finishOf(request, finish), stop_reason: null }], running(choice))],
-    end: (outcome) => [...(request.includeUsage ? [chunk([], openAiUsage(outcome.usage, context.promptTokensDetails))] : []), DONE],
+    finish: (choice, finish) => [chunk([{ index: choice, delta: { content: "" }, logprobs: null, finish_reason: finishOf(request, finish), stop_reason: null }], running(choice), signed(!request.includeUsage))],
+    end: (outcome) => [...(request.includeUsage ? [chunk([], streamedUsage(outcome.usage, context.promptTokensDetails, "read-and-created"), signed(true))] : []), DONE],
     error: (body) => [dataEvent(body), DONE],
   };
 }

@@ -12,7 +12,7 @@ import { completionLogprobs, promptLogprobs } from "./logprobs.js";
 import { requestIdOf, type ApiRoute, type Choice, type GenerationRequest, type Outcome, type ReadContext, type StreamWriter, type WriteContext } from "./request.js";
 import { readControl, readSampling, readStreamOptions } from "./sampling.js";
 import { DONE, dataEvent } from "./sse.js";
-import { openAiUsage } from "./usage.js";
+import { FINGERPRINT, openAiUsage, streamedUsage } from "./usage.js";
 
 /** @throws ApiError 400 for an id that no vocabulary has */
 export function promptOfIds(ids: readonly Json[], param: string): Prompt {
@@ -111,6 +111,7 @@ function choiceJson(request: GenerationRequest, choice: Choice): JsonObject {
     token_ids: null,
     prompt_logprobs: wanted === null || prompt === undefined ? null : promptLogprobs(prompt, wanted),
     prompt_token_ids: null,
+    routed_experts: null,
   };
 }
 
@@ -122,29 +123,30 @@ function full(request: GenerationRequest, outcome: Outcome, context: WriteContex
     model: request.model,
     choices: outcome.choices.map((choice) => choiceJson(request, choice)),
     service_tier: null,
-    system_fingerprint: null,
-    usage: openAiUsage(outcome.usage, context.promptTokensDetails),
+    system_fingerprint: FINGERPRINT,
+    usage: openAiUsage(outcome.usage, context.promptTokensDetails, "read"),
     kv_transfer_params: outcome.kvTransferParams,
     ec_transfer_params: outcome.ecTransferParams,
+    metrics: null,
   };
 }
 
 function stream(request: GenerationRequest, context: WriteContext): StreamWriter {
   const counts = new Map<number, number>();
-  const chunk = (choices: Json, usage?: JsonObject): string =>
-    dataEvent({ id: request.id, object: "text_completion", created: context.created, model: request.model, choices, ...(usage === undefined ? {} : { usage }) });
+  const chunk = (choices: Json, usage?: JsonObject, last = false): string =>
+    dataEvent({ id: request.id, object: "text_completion", created: context.created, model: request.model, choices, ...(usage === undefined ? {} : { usage }), ...(last ? { system_fingerprint: FINGERPRINT } : {}) });
   const piece = (choice: number, tokens: number[], text: string, finish: string | null): string => {
     const position = counts.get(choice) ?? 0;
     counts.set(choice, position + tokens.length);
     const top = request.sampling.logprobs;
     const logprobs = top === null || tokens.length === 0 ? null : completionLogprobs(tokens, [text], top, position, 0);
-    return chunk([{ index: choice, text, logprobs, finish_reason: finish, stop_reason: null }]);
+    return chunk([{ index: choice, text, logprobs, finish_reason: finish, stop_reason: null, prompt_token_ids: null, token_ids: null }], undefined, finish !== null && !request.includeUsage);
   };
   return {
     start: () => (request.echo ? Array.from({ length: request.prompts.length * request.sampling.n }, (_, choice) => piece(choice, [], promptOf(request, choice)?.echoText ?? "", null)) : []),
     token: (choice, token, text) => [piece(choice, [token], text, null)],
     finish: (choice, finish) => [piece(choice, [], "", finish)],
-    end: (outcome) => [...(request.includeUsage ? [chunk([], openAiUsage(outcome.usage, context.promptTokensDetails))] : []), DONE],
+    end: (outcome) => [...(request.includeUsage ? [chunk([], streamedUsage(outcome.usage, context.promptTokensDetails, "read"), true)] : []), DONE],
     error: (body) => [dataEvent(body), DONE],
   };
 }

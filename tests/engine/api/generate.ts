@@ -9,7 +9,7 @@ import { generateLogprobs, promptLogprobs } from "./logprobs.js";
 import { requestIdOf, type ApiRoute, type GenerationRequest, type Outcome, type ReadContext, type StreamWriter, type WriteContext } from "./request.js";
 import { readControl, readSampling, readStreamOptions } from "./sampling.js";
 import { DONE, dataEvent } from "./sse.js";
-import { openAiUsage } from "./usage.js";
+import { openAiUsage, streamedUsage } from "./usage.js";
 
 /** `features`: hashes and places of media that were processed elsewhere. */
 function readFeatures(features: JsonObject | null): PlacedMedia[] {
@@ -85,7 +85,7 @@ function full(request: GenerationRequest, outcome: Outcome, context: WriteContex
       finish_reason: choice.finish,
       token_ids: [...choice.tokens],
     })),
-    usage: openAiUsage(outcome.usage, context.promptTokensDetails),
+    usage: openAiUsage(outcome.usage, context.promptTokensDetails, "read"),
     prompt_logprobs: wanted === null || prompt === undefined ? null : promptLogprobs(prompt, wanted),
     kv_transfer_params: outcome.kvTransferParams,
     ec_transfer_params: outcome.ecTransferParams,
@@ -115,7 +115,7 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
       pending.delete(choice);
       return [event(choice, held === undefined ? [] : [held], finish)];
     },
-    end: (outcome) => [...(request.includeUsage ? [chunk([], openAiUsage(outcome.usage, context.promptTokensDetails))] : []), DONE],
+    end: (outcome) => [...(request.includeUsage ? [chunk([], streamedUsage(outcome.usage, context.promptTokensDetails, "read"))] : []), DONE],
     error: (body) => [dataEvent(body), DONE],
   };
 }

@@ -100,10 +100,15 @@ function stopReason(request: GenerationRequest, finish: FinishReason): string {
   return finish === "cache_threshold" ? "cache_threshold" : "end_turn";
 }
 
+/** All input is the sum of the three: what was read from a cache, what was written to it, and the rest. */
 function usageJson(usage: Usage, details: boolean): JsonObject {
-  const base: JsonObject = { input_tokens: usage.promptTokens, output_tokens: usage.completionTokens };
-  if (details && usage.cachedTokens > 0) base["cache_read_input_tokens"] = usage.cachedTokens;
-  return base;
+  if (!details) return { input_tokens: usage.promptTokens, output_tokens: usage.completionTokens };
+  return {
+    input_tokens: Math.max(0, usage.promptTokens - usage.cachedTokens - usage.createdTokens),
+    output_tokens: usage.completionTokens,
+    cache_creation_input_tokens: usage.createdTokens,
+    cache_read_input_tokens: usage.cachedTokens,
+  };
 }
 
 function toolUse(request: GenerationRequest, input: Json): JsonObject {
@@ -130,10 +135,10 @@ function full(request: GenerationRequest, outcome: Outcome, context: WriteContex
     content,
     model: request.model,
     stop_reason: stopReason(request, choice?.finish ?? "stop"),
-    stop_sequence: null,
     usage: usageJson(outcome.usage, context.promptTokensDetails),
-    kv_transfer_params: outcome.kvTransferParams,
-    ec_transfer_params: outcome.ecTransferParams,
+    // This API leaves out what is null.
+    ...(outcome.kvTransferParams === null ? {} : { kv_transfer_params: outcome.kvTransferParams }),
+    ...(outcome.ecTransferParams === null ? {} : { ec_transfer_params: outcome.ecTransferParams }),
   };
 }
 

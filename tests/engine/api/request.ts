@@ -58,6 +58,8 @@ export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly cachedTokens: number;
+  /** Tokens of the prompt that were computed here and are cached from now on. */
+  readonly createdTokens: number;
 }
 
 export interface Choice {

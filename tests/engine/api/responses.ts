@@ -102,9 +102,9 @@ function read(body: JsonObject, context: ReadContext): GenerationRequest {
 function usageJson(usage: Usage, details: boolean): JsonObject {
   return {
     input_tokens: usage.promptTokens,
-    input_tokens_details: { cached_tokens: details ? usage.cachedTokens : 0 },
+    input_tokens_details: { cached_tokens: details ? usage.cachedTokens : 0, cache_write_tokens: usage.createdTokens, input_tokens_per_turn: [], cached_tokens_per_turn: [] },
     output_tokens: usage.completionTokens,
-    output_tokens_details: { reasoning_tokens: 0, tool_output_tokens: 0 },
+    output_tokens_details: { reasoning_tokens: 0, tool_output_tokens: 0, output_tokens_per_turn: [], tool_output_tokens_per_turn: [] },
     total_tokens: usage.promptTokens + usage.completionTokens,
   };
 }
@@ -115,7 +115,7 @@ function outputItem(request: GenerationRequest, text: string, status: string): J
   if (request.forced?.kind === "tool") {
     return { type: "function_call", id: itemId(request), call_id: `call_${fingerprint(request.id)}`, name: request.forced.toolName, arguments: text, status };
   }
-  return { type: "message", id: itemId(request), role: "assistant", status, content: [{ type: "output_text", text, annotations: [], logprobs: null }] };
+  return { type: "message", id: itemId(request), role: "assistant", status, content: [{ type: "output_text", text, annotations: [], logprobs: null }], phase: null };
 }
 
 function responseJson(request: GenerationRequest, context: WriteContext, outcome: Outcome | null): JsonObject {
@@ -150,8 +150,12 @@ function responseJson(request: GenerationRequest, context: WriteContext, outcome
     truncation: echo("truncation", "disabled"),
     usage: outcome === null ? null : usageJson(outcome.usage, context.promptTokensDetails),
     user: echo("user", null),
+    presence_penalty: echo("presence_penalty", 0),
+    frequency_penalty: echo("frequency_penalty", 0),
     kv_transfer_params: outcome?.kvTransferParams ?? null,
     ec_transfer_params: outcome?.ecTransferParams ?? null,
+    input_messages: null,
+    output_messages: null,
   };
 }
 
@@ -170,11 +174,11 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
     const whole = outputItem(request, done ? text : "", status);
     return done || tool ? whole : { ...whole, content: [] };
   };
-  const part = (value: string): JsonObject => ({ type: "output_text", text: value, annotations: [], logprobs: [] });
+  const part = (value: string, logprobs: Json): JsonObject => ({ type: "output_text", text: value, annotations: [], logprobs });
   const openItem = (): string[] => {
     open = true;
     const added = [event("response.output_item.added", { output_index: 0, item: item("in_progress", false) })];
-    if (!tool) added.push(event("response.content_part.added", { ...place, content_index: 0, part: part("") }));
+    if (!tool) added.push(event("response.content_part.added", { ...place, content_index: 0, part: part("", []) }));
     return added;
   };
   return {
@@ -201,7 +205,7 @@ function stream(request: GenerationRequest, context: WriteContext): StreamWriter
           events.push(event("response.function_call_arguments.done", { ...place, name: request.forced?.toolName ?? "", arguments: text }));
         } else {
           events.push(event("response.output_text.done", { ...place, content_index: 0, text, logprobs: [] }));
-          events.push(event("response.content_part.done", { ...place, content_index: 0, part: part(text) }));
+          events.push(event("response.content_part.done", { ...place, content_index: 0, part: part(text, null) }));
         }
         events.push(event("response.output_item.done", { output_index: 0, item: item("completed", true) }));
       }

@@ -26,6 +26,7 @@ export interface AnswerSink {
 interface PromptResult {
   readonly choices: Choice[];
   readonly cachedTokens: number;
+  readonly createdTokens: number;
   readonly completionTokens: number;
   readonly params: Json;
 }
@@ -55,12 +56,13 @@ export class EngineCore {
     leg.record.promptTokens = request.prompts.reduce((sum, prompt) => sum + prompt.tokens.length, 0);
     const results = await this.runAll(request, leg, sink);
     const cachedTokens = results.reduce((sum, result) => sum + result.cachedTokens, 0);
+    const createdTokens = results.reduce((sum, result) => sum + result.createdTokens, 0);
     const completionTokens = results.reduce((sum, result) => sum + result.completionTokens, 0);
     leg.record.cachedTokens = cachedTokens;
     leg.record.completionTokens = completionTokens;
     return {
       choices: results.flatMap((result) => result.choices),
-      usage: { promptTokens: leg.record.promptTokens, completionTokens, cachedTokens },
+      usage: { promptTokens: leg.record.promptTokens, completionTokens, cachedTokens, createdTokens },
       // Of a list of prompts only the first one's parameters come back (real-engine §4).
       kvTransferParams: results[0]?.params ?? null,
       ecTransferParams: null,
@@ -222,7 +224,7 @@ export class EngineCore {
     const first = sequence.index * sequence.request.sampling.n;
     const choices = Array.from({ length: sequence.request.sampling.n }, (_, choice) => ({ index: first + choice, tokens: [], pieces: [], finish: "cache_threshold" as const }));
     for (const choice of choices) await sink?.finish(choice.index, choice.finish);
-    return { choices, cachedTokens: 0, completionTokens: 0, params: NOTHING_HELD.params };
+    return { choices, cachedTokens: 0, createdTokens: 0, completionTokens: 0, params: NOTHING_HELD.params };
   }
 
   private result(sequence: Sequence, answers: readonly PlannedAnswer[], computed: Computed, params: Json, startedAt: number): PromptResult {
@@ -240,6 +242,8 @@ export class EngineCore {
       completionTokens,
       startedAt,
     });
-    return { choices, cachedTokens: computed.hitTokens, completionTokens, params };
+    const { blockSize } = this.services.options;
+    const inBlocks = Math.floor(sequence.promptTokens / blockSize) * blockSize;
+    return { choices, cachedTokens: computed.hitTokens, createdTokens: Math.max(0, inBlocks - computed.hitTokens - externalTokens), completionTokens, params };
   }
 }

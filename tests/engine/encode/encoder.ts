@@ -85,7 +85,7 @@ export class Encoder {
     for (const item of items) references[item.hash] = this.held.get(item.hash) ?? null;
     return {
       choices: Array.from({ length: request.sampling.n }, (_, index) => ({ index, tokens: [], pieces: [], finish: "stop" as const })),
-      usage: { promptTokens, completionTokens: 0, cachedTokens: 0 },
+      usage: { promptTokens, completionTokens: 0, cachedTokens: 0, createdTokens: 0 },
       kvTransferParams: null,
       ecTransferParams: items.length === 0 ? null : references,
     };
