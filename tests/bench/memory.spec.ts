@@ -16,6 +16,14 @@ const OPEN = 24;
 const REQUESTS_PER_TICK = 200;
 const TICK_MS = 250;
 const TIME_MS = 600_000;
+const PODS = 16;
+/** Records of the index: of 4 KiB each, and as many for runs that many pods hold. */
+const INDEX_BYTES = 1 << 20;
+const SLOTS = INDEX_BYTES / 4096;
+/** Records of responses that engines keep. */
+const BINDINGS = 1024;
+/** Ids, lease, load, in-flight and the like. */
+const SINGLE_RECORDS = 16;
 
 const PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/inference/v1/generate", "/v1/embeddings", "/v1/chat/completions/render", "/v1/other"];
 
@@ -84,8 +92,8 @@ class Client {
 describe(`the filter's memory over ${REQUESTS.toLocaleString("en")} requests`, () => {
   it("is flat once it has served some, and so is shared data", { timeout: TIME_MS }, () => {
     // Few slots, so that the index is full long before the end and goes on by evicting.
-    const document = JSON.parse(Buffer.from(pluginDocument({ blockTokens: 16, maxBlocks: 256 }, 16)).toString()) as { options?: Record<string, unknown> };
-    document.options = { ...document.options, indexBytes: 1 << 20, reasonHeader: true };
+    const document = JSON.parse(Buffer.from(pluginDocument({ blockTokens: 16, maxBlocks: 256 }, PODS)).toString()) as { options?: Record<string, unknown> };
+    document.options = { ...document.options, indexBytes: INDEX_BYTES, reasonHeader: true };
     const host = new EmulatedHost(readFileSync(built("filter.wasm")), Buffer.from(JSON.stringify(document)));
     const random = new Random(11);
     const client = new Client(random);
@@ -122,9 +130,11 @@ describe(`the filter's memory over ${REQUESTS.toLocaleString("en")} requests`, (
     const after = { memory: host.memoryBytes, ...host.shared };
 
     expect(after.memory).toBe(before.memory);
-    expect(after.keys).toBe(before.keys);
+    // A slot that nothing had been hashed to before may still be found; no more keys than there are slots, bindings, pods and single records.
+    expect(after.keys - before.keys).toBeLessThanOrEqual(FAST ? 8 : 2);
+    expect(after.keys).toBeLessThanOrEqual(2 * SLOTS + BINDINGS + PODS + SINGLE_RECORDS);
     // Slots hold at most what they may; which of them are full goes up and down.
-    expect(after.bytes).toBeLessThan((1 << 20) * 2);
+    expect(after.bytes).toBeLessThan(2 * INDEX_BYTES);
     // The decider and strict bodies aside, nearly all were routed.
     expect(own / REQUESTS).toBeLessThan(0.1);
     expect(host.inFlight).toEqual({ requests: 0, tokens: 0 });
