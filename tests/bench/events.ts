@@ -20,6 +20,8 @@ export interface Lateness {
   events: number;
   /** Events that did not come at all. */
   lost: number;
+  /** Streams that ended before their last event; its events are among the lost ones. */
+  cut: number;
   /** Events that came behind a later one, or twice. */
   outOfOrder: number;
   /** From being written to being read, ms. */
@@ -30,6 +32,7 @@ export interface Lateness {
 export class LatenessBook {
   private readonly samples = new Samples();
   private lost = 0;
+  private cut = 0;
   private outOfOrder = 0;
 
   add(lateMs: number): void {
@@ -44,8 +47,12 @@ export class LatenessBook {
     this.lost += count;
   }
 
+  addCut(): void {
+    this.cut++;
+  }
+
   result(): Lateness {
-    return { events: this.samples.length, lost: this.lost, outOfOrder: this.outOfOrder, late: latencies(this.samples.all()) };
+    return { events: this.samples.length, lost: this.lost, cut: this.cut, outOfOrder: this.outOfOrder, late: latencies(this.samples.all()) };
   }
 }
 

@@ -73,6 +73,8 @@ export interface StreamRow {
   seconds: number;
   events: number;
   lost: number;
+  /** Streams that ended before their last event. */
+  cut: number;
   outOfOrder: number;
   /** From an event's being written by the engine to its being read. */
   p50Ms: number | null;
@@ -256,6 +258,7 @@ class SidecarBench {
       seconds: streamSeconds,
       events: result.events,
       lost: result.lost,
+      cut: result.cut,
       outOfOrder: result.outOfOrder,
       p50Ms: rounded(result.late.p50, 3),
       p99Ms: rounded(result.late.p99, 3),
@@ -372,8 +375,8 @@ function warningsOf(rows: readonly SidecarRow[], streams: readonly StreamRow[]):
   const warnings: string[] = [];
   const others = Math.max(0, ...rows.map(({ othersCpus }) => othersCpus ?? 0), ...streams.map(({ othersCpus }) => othersCpus ?? 0));
   if (others > 0.2) warnings.push(`other programs kept up to ${others.toFixed(1)} CPUs busy: compare the best rounds, and measure again on a quiet machine`);
-  for (const { through, lost, outOfOrder } of streams) {
-    if (lost > 0 || outOfOrder > 0) warnings.push(`${through}: ${lost.toString()} events were lost, ${outOfOrder.toString()} came out of order`);
+  for (const { through, lost, cut, outOfOrder } of streams) {
+    if (lost > 0 || outOfOrder > 0) warnings.push(`${through}: ${lost.toString()} events were lost (${cut.toString()} streams ended early), ${outOfOrder.toString()} came out of order`);
   }
   return warnings;
 }

@@ -41,11 +41,12 @@ export function sidecarReport({ rows, streams, memoryAtStart, warnings }: Sideca
       `Lateness of events: ${count.toString()} streams of ${eventsPerSecond.toString()} events a second for ${seconds.toString()} s (ms from being written to being read; memory in MiB)`,
       "",
       ...table(
-        ["through", "events", "lost", "disorder", "p50", "added", "p99", "added", "max", "CPU ms/s", "memory before", "open", "after", "others"],
+        ["through", "events", "lost", "cut", "disorder", "p50", "added", "p99", "added", "max", "CPU ms/s", "memory before", "open", "after", "others"],
         streams.map((row) => [
           row.through,
           row.events.toString(),
           row.lost.toString(),
+          row.cut.toString(),
           row.outOfOrder.toString(),
           cell(row.p50Ms, 2),
           cell(row.addedP50Ms, 2),

@@ -30,6 +30,15 @@ function stream(job: StreamJob, number: number, book: LatenessBook): Promise<Soc
       reject(new Error(`a stream has not ended after ${job.timeoutMs.toString()} ms, with ${events.seen.toString()} of ${job.events.toString()} events`));
       socket.destroy();
     }, job.timeoutMs);
+    let ended = false;
+    const end = (whole: boolean): void => {
+      if (ended) return;
+      ended = true;
+      clearTimeout(timer);
+      book.addLost(Math.max(0, job.events - events.seen));
+      if (!whole) book.addCut();
+      resolve(socket);
+    };
     const reader = new MessageReader({
       head: (head) => {
         const status = statusOf(head);
@@ -39,18 +48,21 @@ function stream(job: StreamJob, number: number, book: LatenessBook): Promise<Soc
         events.feed(piece.toString("latin1", from, to), monotonicMs());
       },
       end: () => {
-        clearTimeout(timer);
-        book.addLost(Math.max(0, job.events - events.seen));
-        resolve(socket);
+        end(true);
       },
     });
     socket.on("connect", () => socket.write(bytes));
     socket.on("data", (piece) => {
       reader.feed(piece);
     });
-    socket.on("error", reject);
+    // Before its first event a stream that fails is a fault of the bench's set-up; later it is something to tell.
+    socket.on("error", (error) => {
+      if (events.seen === 0) reject(error);
+      else end(false);
+    });
     socket.on("close", () => {
-      reject(new Error("a stream was cut off"));
+      if (events.seen === 0) reject(new Error("a stream was cut off before its first event"));
+      else end(false);
     });
   });
 }
