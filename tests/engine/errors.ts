@@ -6,7 +6,7 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
-    /** The member that is wrong, null when no single one is. */
+    /** The member that is wrong, null when no single one is. Where the form of the body is (`Bad Request`), vLLM writes it with `body.` in front. */
     readonly param: string | null = null,
     readonly type: string = errorType(status),
   ) {
@@ -15,7 +15,19 @@ export class ApiError extends Error {
   }
 
   body(): JsonObject {
-    return { error: { message: this.message, type: this.type, param: this.param, code: this.status } };
+    const param = this.param !== null && this.type === "Bad Request" ? `body.${this.param}` : this.param;
+    return { error: { message: this.message, type: this.type, param, code: this.status } };
+  }
+}
+
+/** No handler for the path or the method: the framework's own answer, which vLLM does not reword. */
+export class NoHandler extends ApiError {
+  constructor(status: 404 | 405) {
+    super(status, status === 404 ? "Not Found" : "Method Not Allowed");
+  }
+
+  override body(): JsonObject {
+    return { detail: this.message };
   }
 }
 

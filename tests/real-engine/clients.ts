@@ -23,7 +23,9 @@ interface Call {
 
 /** Runs a program of the installed virtual environments to its end. */
 async function runProgram(name: string, command: string, args: readonly string[], timeoutMs: number, cwd?: string): Promise<string> {
-  const child = new Child({ name, command, args, env: { ...process.env, HF_HUB_OFFLINE: "1", TRANSFORMERS_OFFLINE: "1", DO_NOT_TRACK: "1", PYTHONNOUSERSITE: "1" }, ...(cwd === undefined ? {} : { cwd }) });
+  // Nothing is fetched: the tokenizer is a folder. Told to be offline, aiperf would look for it in the hub's cache alone.
+  const env = Object.fromEntries(Object.entries(process.env).filter(([variable]) => variable !== "HF_HUB_OFFLINE" && variable !== "TRANSFORMERS_OFFLINE"));
+  const child = new Child({ name, command, args, env: { ...env, DO_NOT_TRACK: "1", PYTHONNOUSERSITE: "1" }, ...(cwd === undefined ? {} : { cwd }) });
   const timer = setTimeout(() => { child.killNow(); }, timeoutMs);
   const how = await child.ended;
   clearTimeout(timer);

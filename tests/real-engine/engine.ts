@@ -38,8 +38,12 @@ export class RealEngine {
   readonly host = "127.0.0.1";
   readonly port: number;
   readonly child: Child;
+  /** All its processes: serve.sh says the number first. */
+  private readonly group: number;
 
-  private constructor(name: string, port: number, child: Child) {
+  private constructor(name: string, port: number, child: Child, group: number) {
+    if (group === 0) throw new Error(`${name} has not said its process group`);
+    this.group = group;
     this.name = name;
     this.port = port;
     this.child = child;
@@ -51,6 +55,7 @@ export class RealEngine {
     const [port, sideChannel] = [await freePort(), await freePort()];
     const logs = inRoot("build", "real-engine");
     mkdirSync(logs, { recursive: true });
+    let group = 0;
     const log = createWriteStream(join(logs, `${name}.log`));
     const child = new Child({
       name: `vLLM ${name}`,
@@ -67,17 +72,19 @@ export class RealEngine {
       ],
       env: { ...process.env, VLLM_NIXL_SIDE_CHANNEL_PORT: sideChannel.toString() },
       tied: true,
-      onOutput: (piece) => log.write(piece),
+      onOutput: (piece) => {
+        log.write(piece);
+        group ||= Number(/^engine: process group (\d+)$/m.exec(piece.toString("utf8"))?.[1] ?? 0);
+      },
     });
     void child.ended.then(() => log.end());
-    const engine = new RealEngine(name, port, child);
     try {
-      await child.until("health", async () => (await engine.get("/health", 2000)).status === 200, START_TIMEOUT_MS);
+      await child.until("health", async () => (await send({ host: "127.0.0.1", port, method: "GET", path: "/health", timeoutMs: 2000 })).status === 200, START_TIMEOUT_MS);
     } catch (error) {
-      await engine.close();
+      await child.stop(STOP_MS);
       throw error;
     }
-    return engine;
+    return new RealEngine(name, port, child, group);
   }
 
   get address(): string {
@@ -118,26 +125,21 @@ export class RealEngine {
 
   /** To all its processes: SIGSTOP and SIGCONT make a hung engine of it. */
   signal(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
-    const group = /^engine: process group (\d+)$/m.exec(this.head)?.[1];
-    if (group === undefined) throw new Error(`${this.name} has not said its process group`);
-    process.kill(-Number(group), signal);
+    process.kill(-this.group, signal);
   }
-
-  /** The first lines; later ones push them out of what the child keeps. */
-  private get head(): string {
-    this.first ??= this.child.output;
-    return this.first;
-  }
-  private first: string | undefined;
 
   async close(): Promise<void> {
     await this.child.stop(STOP_MS);
   }
 }
 
-/** Prefiller and decoder over NIXL: what reaches the decoder comes through CPU buffers over TCP on loopback. */
+/**
+ * Prefiller and decoder over NIXL: what reaches the decoder comes through CPU buffers over TCP on loopback. vLLM's default is four progress threads an engine that never
+ * sleep; on two cores they take minutes from the transfers that they are for, and 0 leaves one.
+ */
 export function nixlFlags(role: "prefill" | "decode"): string[] {
-  return ["--kv-transfer-config", JSON.stringify({ kv_connector: "NixlConnector", kv_role: role === "prefill" ? "kv_producer" : "kv_consumer", kv_buffer_device: "cpu" })];
+  const config = { kv_connector: "NixlConnector", kv_role: role === "prefill" ? "kv_producer" : "kv_consumer", kv_buffer_device: "cpu", kv_connector_extra_config: { num_threads: 0 } };
+  return ["--kv-transfer-config", JSON.stringify(config)];
 }
 
 /** A new, empty folder of two engines that hand KV or embeddings over by files. */

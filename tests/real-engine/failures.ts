@@ -1,6 +1,7 @@
 /** A prefiller that hangs, lies or is gone, and a decoder that cannot fetch what was handed over: what a client then gets, by the sidecar's policy. */
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { compact, type JsonObject, parse } from "../cases/json.js";
+import { compact, JsonNumber, type JsonObject, parse } from "../cases/json.js";
 import { type Answer, headerLines, send } from "../fleet/http.js";
 import { freePort } from "../fleet/ports.js";
 import { type Sidecar } from "../fleet/sidecar.js";
@@ -93,7 +94,8 @@ export function failureTests(stack: () => Stack): void {
   });
 
   it.each([
-    ["a side channel where nobody listens", async (params: JsonObject) => params.set("remote_port", (await freePort()).toString())],
+    // Of an engine that it has not met: one that it has met it does not look up again.
+    ["a side channel where nobody listens", async (params: JsonObject) => params.set("remote_engine_id", randomUUID()).set("remote_port", new JsonNumber((await freePort()).toString()))],
     ["the id of an engine that is none", (params: JsonObject) => Promise.resolve(params.set("remote_engine_id", "0f0f0f0f-0000-4000-8000-000000000000"))],
   ] as const)("the decoder's handshake fails (%s): its own error, or the invisible fallback", async (_, change) => {
     middleman.behave({

@@ -12,13 +12,16 @@ export VLLM_HOST_IP=127.0.0.1 VLLM_NIXL_SIDE_CHANNEL_HOST=127.0.0.1 UCX_NET_DEVI
 # The paths that operators use (/reset_prefix_cache, /sleep): tests reset caches with them, and show that no client reaches them.
 export VLLM_SERVER_DEV_MODE=1
 export PATH=$venv/bin:$PATH PYTHONNOUSERSITE=1 VIRTUAL_ENV=$venv
+PYTHONPATH=$(cd "$(dirname "${BASH_SOURCE[0]}")/site" && pwd)
+export PYTHONPATH
 LD_PRELOAD=$venv/lib/libiomp5.so setsid "$venv/bin/vllm" serve "$@" </dev/null &
 engine=$!
 echo "engine: process group $engine"
 
 # Children of the engine are in its group, also after it has ended itself.
 end() {
-  trap - TERM INT HUP
+  # A second word to end must not end this before the engine has ended.
+  trap "" TERM INT HUP
   kill -TERM -- "-$engine" 2>/dev/null || true
   for _ in $(seq 50); do
     kill -0 -- "-$engine" 2>/dev/null || break

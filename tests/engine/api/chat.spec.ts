@@ -176,7 +176,7 @@ describe("chat completions", () => {
   it("collects all wrong members into one answer", async () => {
     const reply = await post(chatBody("bad", 30, { max_tokens: "x", min_tokens: 1.5 }));
     expect(at(reply.json, "error.message")).toMatch(/^2 validation errors/);
-    expect(at(reply.json, "error.param")).toBe("max_tokens");
+    expect(at(reply.json, "error.param")).toBe("body.max_tokens");
   });
 
   it("takes null and {} as no control members, and numbers in pydantic's lax forms", async () => {

@@ -67,7 +67,7 @@ export function readSampling(fields: Fields, rule: SamplingRule, stream: boolean
   }
   if (n < 1) throw new ApiError(400, `n must be at least 1, got ${String(n)}.`, "n");
   if (bestOf < n) throw new ApiError(400, `best_of must be greater than or equal to n, got n=${String(n)} and best_of=${String(bestOf)}.`, "best_of");
-  if (n > 1 && temperature === 0) throw new ApiError(400, `n must be 1 when using greedy sampling, got ${String(n)}.`, "n");
+  if (n > 1 && temperature === 0) throw new ApiError(400, `n must be 1 when using greedy sampling, got ${String(n)}.`);
   if (topP !== null && (topP <= 0 || topP > 1)) throw new ApiError(400, `top_p must be in (0, 1], got ${String(topP)}.`, "top_p");
   if (promptLogprobs !== null && stream) throw new ApiError(400, "`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs");
   return { maxTokens, minTokens, n, temperature, stop, ignoreEos, logprobs, promptLogprobs, fingerprint: drawingFingerprint(fields.object, temperature) };

@@ -7,7 +7,7 @@ import { countTokens, detokenize, tokenize } from "../api/tokenize.js";
 import { controlMembers } from "../control-members.js";
 import { noteError } from "../core/services.js";
 import { sleep } from "../core/time.js";
-import { ApiError, ClientGone, EngineDeath, engineDeadError } from "../errors.js";
+import { ApiError, ClientGone, EngineDeath, engineDeadError, NoHandler } from "../errors.js";
 import type { Incarnation } from "../incarnation.js";
 import { isObject, JsonError, member, parseJsonBytes, type Json, type JsonObject } from "../json.js";
 import type { ResolvedOptions } from "../options.js";
@@ -98,7 +98,7 @@ async function answer(host: AppHost, exchange: Exchange, path: string): Promise<
     return;
   }
   if (!MODEL_PATHS.includes(path)) throw notFound();
-  if (method !== "POST") throw new ApiError(405, "Method Not Allowed", null, "Method Not Allowed");
+  if (method !== "POST") throw new NoHandler(405);
   const json = requireObject(exchange, parsed, body.length);
   if (POOLING_PATHS.includes(path)) await answerPoolingCall(host, exchange, path, json);
   else if (path === "/tokenize") await exchange.json(200, tokenize(json, options.maxModelLen));
@@ -108,7 +108,7 @@ async function answer(host: AppHost, exchange: Exchange, path: string): Promise<
 }
 
 function notFound(): ApiError {
-  return new ApiError(404, "Not Found", null, "Not Found");
+  return new NoHandler(404);
 }
 
 /** `/invocations` is whatever its body looks like. */
@@ -135,7 +135,7 @@ function requireObject(exchange: Exchange, parsed: Json | JsonError, bytes: numb
   if (parsed instanceof JsonError) {
     noteError(exchange.record, `body is not JSON: ${parsed.message}`);
     if (parsed.kind === "encoding") throw new ApiError(400, "There was an error parsing the body", null, "Bad Request");
-    throw new ApiError(400, `1 validation error:\n  {'type': 'json_invalid', 'loc': ('body', ${String(parsed.offset)}), 'msg': 'JSON decode error', 'ctx': {'error': '${parsed.message}'}}`, null, "Bad Request");
+    throw new ApiError(400, `1 validation error:\n  {'type': 'json_invalid', 'loc': ('body', ${String(parsed.offset)}), 'msg': 'JSON decode error', 'ctx': {'error': '${parsed.message}'}}`, String(parsed.offset), "Bad Request");
   }
   if (bytes === 0) throw new ApiError(400, "1 validation error:\n  {'type': 'missing', 'loc': ('body',), 'msg': 'Field required'}", null, "Bad Request");
   if (!isObject(parsed)) throw new ApiError(400, "1 validation error:\n  {'type': 'model_attributes_type', 'loc': ('body',), 'msg': 'Input should be a valid dictionary'}", null, "Bad Request");
@@ -184,7 +184,7 @@ async function answerGet(host: AppHost, exchange: Exchange, path: string): Promi
   else if (path === "/v1/models") await exchange.json(200, models(options));
   else if (path.startsWith("/v1/responses/")) await storedResponse(life, exchange, path.slice("/v1/responses/".length));
   else if (CONTROL_PATHS.includes(path)) await exchange.json(200, {});
-  else if (MODEL_PATHS.includes(path)) throw new ApiError(405, "Method Not Allowed", null, "Method Not Allowed");
+  else if (MODEL_PATHS.includes(path)) throw new NoHandler(405);
   else throw notFound();
 }
 
