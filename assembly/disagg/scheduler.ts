@@ -181,7 +181,7 @@ export class Scheduler {
     // Was it only the decode pick that was in the way? Then that pod does both, and there is nothing to split (scheduler L15).
     else if (this.isCandidate(profile, decision.decode)) decision.prefillReason = PrefillReason.SelfEndpoint;
     else this.missing(Stage.Prefill);
-    this.pass.excluded.fill(0);
+    this.pass.includeAll();
   }
 
   /** From here on only endpoints of `peer`'s revision are candidates. */
@@ -225,7 +225,7 @@ export class Scheduler {
     }
     this.pair(prefill);
     const found = this.runExcluding(this.setup.decodeProfile, decision.decode, decision.prefill);
-    this.pass.excluded.fill(0);
+    this.pass.includeAll();
     if (found) {
       decision.decodeReason = DecodeReason.Picked;
       this.keepRevision(decision.prefill, decision.decode.first);
@@ -349,7 +349,7 @@ export class Scheduler {
     const subset = facts.subset;
     if (subset !== null) for (let i = 0; i < subset.length; i++) if (!subset[i]) this.pass.excluded[i] = 2;
     decision.kvSource = p2p.source(this.table, this.kvSources, this.pass.excluded, facts.blockTokens, facts.requestHash, computing);
-    this.pass.excluded.fill(0);
+    this.pass.includeAll();
   }
 }
 

@@ -9,6 +9,6 @@ export { fnv1a32 } from "./fnv";
 export { EndpointIds } from "./ids";
 export { InFlight } from "./inflight";
 export { holdLease } from "./lease";
-export { DRAINING, FAILURES_OUT, LoadBook, LoadEntry, readLoad, reportedBlockTokens, SCRAPED, UNREACHABLE } from "./load";
+export { DRAINING, FAILURES_OUT, LoadBook, LoadEntry, noteSinceScrape, readLoad, reportedBlockTokens, SCRAPED, UNREACHABLE } from "./load";
 export { consumeReports, reportFailure } from "./reports";
 export { EndpointTable, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING } from "./table";

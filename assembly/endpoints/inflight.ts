@@ -6,6 +6,7 @@
 // and the table, and the table's compare-and-set fails for whoever read it before the change, so a healing never counts a change twice or not at all. Which books count is
 // told by the list of VMs: whoever was silent for so long that he may have been taken off it looks there, after his book is written, before he changes the table.
 import { CREATE, Space, Store } from "../store";
+import { clear, copy } from "../words";
 import { Fleet } from "./fleet";
 
 const RETRIES: i32 = 16;
@@ -68,6 +69,8 @@ export class InFlight {
   private tickMs: u64 = 0;
   /** The table in memory is what `read` found; the compare-and-set tells whether it still is. */
   private held: bool = false;
+  /** When the table in memory was the one in shared data; 0: it never was, or is something else now. */
+  private readMs: u64 = 0;
 
   /** `module`: any number that differs from module to module. */
   constructor(
@@ -198,6 +201,7 @@ export class InFlight {
       }
       done = this.writeTable();
     }
+    this.readMs = done ? nowMs : 0;
     if (!done) this.lost++;
     this.share.turn++;
     this.writeBook(nowMs);
@@ -231,6 +235,7 @@ export class InFlight {
 
   private readTable(): void {
     this.held = false;
+    this.readMs = 0;
     let n: u32 = 0;
     this.tableCas = CREATE;
     if (this.store.get(Space.InFlight, 0)) {
@@ -238,7 +243,7 @@ export class InFlight {
       if (this.store.size >= TABLE_HEAD) {
         n = min(load<u32>(this.store.at), (this.store.size - TABLE_HEAD) / FLIGHT);
         this.growTable(n + 64);
-        memory.copy(this.table + TABLE_HEAD, this.store.at + TABLE_HEAD, n * FLIGHT);
+        copy(this.table + TABLE_HEAD, this.store.at + TABLE_HEAD, n * FLIGHT);
       }
     }
     store<u64>(this.table, n);
@@ -279,14 +284,17 @@ export class InFlight {
   }
 
   /**
-   * Reads the table for a decision: `requests` and `tokens` by table position. Positions without an entry are set to 0. What this VM has released and not yet written is
-   * taken off. The `flush` that follows need not read again.
+   * The table for a decision: `requests` and `tokens` by table position. Positions without an entry are set to 0. What this VM has changed and not yet written is in it.
+   * What was read less than `ageMs` ago is not read again: others write no more often than that. The `flush` that follows a reading need not read, either.
    */
-  read(fleet: Fleet, requests: StaticArray<i32>, tokens: StaticArray<i32>): void {
-    memory.fill(changetype<usize>(requests), 0, <usize>requests.length << 2);
-    memory.fill(changetype<usize>(tokens), 0, <usize>tokens.length << 2);
-    this.readTable();
-    this.held = true;
+  read(fleet: Fleet, requests: StaticArray<i32>, tokens: StaticArray<i32>, nowMs: u64, ageMs: u64): void {
+    clear(changetype<usize>(requests), <usize>requests.length << 2);
+    clear(changetype<usize>(tokens), <usize>tokens.length << 2);
+    if (!this.readMs || nowMs >= this.readMs + ageMs) {
+      this.readTable();
+      this.held = true;
+      this.readMs = nowMs;
+    }
     for (let i: u32 = 0, n = this.tableCount; i < n; i++) {
       const f = this.tableAt(i);
       const place = fleet.place(f.id);

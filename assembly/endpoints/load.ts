@@ -51,16 +51,19 @@ const HEAD: u32 = 8;
 
 /**
  * Reads the record into the table's dynamic columns. Values older than `staleMs` are not known. `table.inflightRequests` is of this moment: what has come on top of the
- * scrape since is `table.sinceScrape`. Returns endpoints that were left out.
+ * scrape since is `table.sinceScrape` (which `noteSinceScrape` brings up to date while the record is not read again). Returns endpoints that were left out.
  */
 export function readLoad(from: Store, fleet: Fleet, table: EndpointTable, nowMs: u64, staleMs: u64): i32 {
   const n = table.count;
   for (let i = 0; i < n; i++) {
     unchecked((table.known[i] = 0));
     unchecked((table.usable[i] = 1));
-    unchecked((table.sinceScrape[i] = 0));
+    unchecked((table.scrapedInflight[i] = i32.MAX_VALUE));
   }
-  if (!from.get(Space.Load, 0) || from.size < HEAD) return 0;
+  if (!from.get(Space.Load, 0) || from.size < HEAD) {
+    noteSinceScrape(table);
+    return 0;
+  }
   const count = min(load<u32>(from.at), (from.size - HEAD) / LOAD_ENTRY);
   let out: i32 = 0;
   for (let k: u32 = 0; k < count; k++) {
@@ -77,10 +80,17 @@ export function readLoad(from: Store, fleet: Fleet, table: EndpointTable, nowMs:
     unchecked((table.waiting[i] = e.waiting));
     unchecked((table.running[i] = e.running));
     unchecked((table.kvUsage[i] = e.kvUsage));
-    unchecked((table.sinceScrape[i] = max(0, table.inflightRequests[i] - <i32>e.inflight)));
+    unchecked((table.scrapedInflight[i] = <i32>e.inflight));
   }
+  noteSinceScrape(table);
   return out;
 }
+
+/** What is in flight now on top of what was when the endpoint was scraped; none where the scrape is not known. */
+export function noteSinceScrape(table: EndpointTable): void {
+  for (let i = 0, n = table.count; i < n; i++) unchecked((table.sinceScrape[i] = max(0, table.inflightRequests[i] - table.scrapedInflight[i])));
+}
+
 
 /** Tokens per block that the first endpoint with a known cache reports; 0: none does. */
 export function reportedBlockTokens(from: Store, fleet: Fleet): u32 {

@@ -34,6 +34,8 @@ export class EndpointTable {
   inflightRequests: StaticArray<i32>;
   /** Requests in flight that the scraped values do not know of yet: a burst must be seen before the next scrape. */
   sinceScrape: StaticArray<i32>;
+  /** Requests that were in flight when the endpoint was scraped; the largest number where that is not known. */
+  scrapedInflight: StaticArray<i32>;
   inflightTokens: StaticArray<i32>;
   /** Tokens of the prompt that the endpoint holds, contiguous from the prompt's start; the last partial block counts with its own tokens (scheduler L6). */
   matchedTokens: StaticArray<i32>;
@@ -61,6 +63,7 @@ export class EndpointTable {
     this.cacheTokens = new StaticArray<f64>(count);
     this.inflightRequests = new StaticArray<i32>(count);
     this.sinceScrape = new StaticArray<i32>(count);
+    this.scrapedInflight = new StaticArray<i32>(count);
     this.inflightTokens = new StaticArray<i32>(count);
     this.matchedTokens = new StaticArray<i32>(count);
     this.matchedBlocks = new StaticArray<i32>(count);
@@ -73,6 +76,7 @@ export class EndpointTable {
       this.hostPort[i] = "";
       this.labels[i] = new Map<string, string>();
       this.usable[i] = 1;
+      this.scrapedInflight[i] = i32.MAX_VALUE;
     }
   }
 

@@ -1,6 +1,7 @@
 // What a request was credited for in advance, kept until its answer says whether it was right. Credit is given when the request is sent, so that the next one with the same
 // prompt finds it at once; it is taken back when the answer is no success, and moved when another pod than the picked one answered.
 import { RequestView } from "../request";
+import { copy } from "../words";
 import { FilterRoot } from "./root";
 
 /** Bytes of keys that all requests of a VM may keep; beyond it credit is not taken back. */
@@ -46,7 +47,7 @@ export class CreditTrail {
       this.room = size;
       retained += size;
     }
-    memory.copy(this.keys, view.keys + (<usize>span.first << 3), size);
+    copy(this.keys, view.keys + (<usize>span.first << 3), size);
     this.count = span.count;
     this.partial = span.partial != 0;
   }

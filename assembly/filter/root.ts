@@ -1,6 +1,6 @@
 // One configuration on one thread: what a push brings, and what happens between requests.
 import { LoadedConfig, loadDocument } from "../config";
-import { EndpointIds, Fleet, holdLease, readLoad, reportedBlockTokens } from "../endpoints";
+import { EndpointIds, Fleet, holdLease, noteSinceScrape, readLoad, reportedBlockTokens } from "../endpoints";
 import { BufferKind, Bytes, log, LogLevel, nowMs, pieceAt, pieceSize, random64, readPiece, RootContext, setTick, StreamContext } from "../host";
 import { fairCapacity, IndexWalk, MediaIndex, PrefixIndex, pruneFloors, readFloors } from "../prefix";
 import { shapesOf, useEstimate } from "../request";
@@ -12,6 +12,8 @@ import { SLOT_BUDGET, Vm, vm } from "./vm";
 
 /** Ticks come so often; what is slower counts them. */
 const TICK_MS: u32 = 250;
+/** A decision goes by load that was read at most so long ago: a scrape is older than that, and in-flight load is not written more often (InFlight). */
+export const LOAD_AGE_MS: u64 = 5;
 const HEAL_EVERY: u32 = 8;
 /** Ticks in which a walk over the index is done: a minute. */
 const WALK_TICKS: u32 = 240;
@@ -34,10 +36,14 @@ export class FilterRoot extends RootContext {
   /** Tokens per block at this moment: configured, or what the engines report. */
   blockTokens: i32 = 16;
   maxBlocks: i32 = 0;
+  /** Blocks of each endpoint that the index's memory has room for. */
+  private fair: i64 = 0;
   staleMs: u64 = 2000;
   /** The shapes that this configuration's parsers read, and whether other bodies pass. */
   shapes: u32 = 1;
   passthrough: bool = true;
+  /** When the load record was read; 0: not since the endpoints have their ids. */
+  private loadMs: u64 = 0;
   private scraper: Scraper | null = null;
   private walk: IndexWalk | null = null;
   private walking: bool = false;
@@ -92,10 +98,24 @@ export class FilterRoot extends RootContext {
     const table = this.config!.endpoints;
     for (let i = 0; i < ids.length; i++) table.id[i] = ids[i];
     this.fleet = new Fleet(ids);
+    this.loadMs = 0;
     readFloors(this.vm!.store, this.fleet);
     this.config!.scheduler.use(this.vm!.store, this.fleet);
     const media = this.media;
     if (media) media.useIds(ids);
+  }
+
+  /** The table's dynamic half, read again where it is `ageMs` old. */
+  readLoad(now: u64, ageMs: u64): void {
+    const v = this.vm!;
+    const table = this.config!.endpoints;
+    v.inflight.read(this.fleet, table.inflightRequests, table.inflightTokens, now, ageMs);
+    if (this.loadMs && now < this.loadMs + ageMs) {
+      noteSinceScrape(table);
+      return;
+    }
+    readLoad(v.store, this.fleet, table, now, this.staleMs);
+    this.loadMs = now;
   }
 
   /** Block size and cap; with autoTune they follow what the engines report (scheduler §4.2). */
@@ -108,15 +128,15 @@ export class FilterRoot extends RootContext {
     }
     this.blockTokens = blockTokens;
     this.maxBlocks = min(MAX_BLOCKS, prefix.maxBlocks(blockTokens));
+    this.fair = <i64>fairCapacity(this.config!.options.indexBytes, this.config!.endpoints.count);
   }
 
   /** Blocks that endpoint `i` is credited with at most: what is configured or reported, as far as the index's memory allows. */
   capacity(i: i32): u32 {
     const config = this.config!;
-    const fair = <i64>fairCapacity(config.options.indexBytes, config.endpoints.count);
     const reported = config.prefix.autoTune ? unchecked(config.endpoints.cacheTokens[i]) / <f64>this.blockTokens : 0;
     const wanted = reported >= 1 ? <i64>reported : <i64>config.prefix.lruCapacityPerServer;
-    return <u32>min<i64>(fair, wanted);
+    return <u32>min<i64>(this.fair, wanted);
   }
 
   createStream(): StreamContext {
@@ -186,7 +206,7 @@ export class FilterRoot extends RootContext {
   private showRoles(v: Vm): void {
     const config = this.config!;
     const table = config.endpoints;
-    readLoad(v.store, this.fleet, table, nowMs(), this.staleMs);
+    this.readLoad(nowMs(), 0);
     const scheduler = config.scheduler;
     let decode: u64 = 0;
     let prefill: u64 = 0;

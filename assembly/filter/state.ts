@@ -2,7 +2,7 @@
 // can be removed again (per endpoint), is here only.
 import { DECISION_TYPES } from "../disagg/decision";
 import { DECODE_REASONS, ENCODE_REASONS, PREFILL_REASONS } from "../disagg/reasons";
-import { DRAINING, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, readLoad, SCRAPED, UNREACHABLE } from "../endpoints";
+import { DRAINING, KNOWN_KV_USAGE, KNOWN_RUNNING, KNOWN_WAITING, LoadBook, SCRAPED, UNREACHABLE } from "../endpoints";
 import { Bytes, Counter, getHeader, HeaderMap, HeaderPairs, HeadersStatus, nowMs, RootContext, sendLocalResponse, StreamContext, valueAt, valueSize, Writer } from "../host";
 import { version } from "../version";
 import { FilterRoot, newest } from "./root";
@@ -51,8 +51,7 @@ class StateStream extends StreamContext {
 function readAll(root: FilterRoot, now: u64): LoadBook {
   const v = root.vm!;
   const table = root.config!.endpoints;
-  readLoad(v.store, root.fleet, table, now, root.staleMs);
-  v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
+  root.readLoad(now, 0);
   const book = new LoadBook(root.ids);
   book.adopt(v.store, root.fleet);
   return book;

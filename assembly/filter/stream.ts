@@ -2,7 +2,7 @@
 import { Decision, Outcome } from "../disagg/decision";
 import { dataParallelHostPort, hostPortOf } from "../disagg/headers";
 import { DecodeReason, PrefillReason } from "../disagg/reasons";
-import { bind, boundTo, EndpointTable, fnv1a32, idHash, nameHash, readLoad, reportFailure } from "../endpoints";
+import { bind, boundTo, EndpointTable, fnv1a32, idHash, nameHash, reportFailure } from "../endpoints";
 import {
   arenaMark,
   arenaRelease,
@@ -34,13 +34,14 @@ import { MOST_ITEMS, NeverSplit } from "../scheduling/request";
 import { PassStage, Picks } from "../scheduling/pass";
 import { RequestView, Scanner, ScanError, ShapeId, shapeOf, shapeOfPath } from "../request";
 import { Space } from "../store";
+import { clear } from "../words";
 import { CreditTrail } from "./credit";
 import { priorityOf, readHeaders } from "./headers";
 import { readSubset } from "./subset";
 import { writePicks } from "./picks";
 import { RecordFacts, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
-import { FilterRoot } from "./root";
+import { FilterRoot, LOAD_AGE_MS } from "./root";
 
 /** A body is copied in by pieces of at most this size. */
 const PIECE: u32 = 256 << 10;
@@ -222,8 +223,7 @@ export class RequestStream extends StreamContext {
     const table = config.endpoints;
     const now = nowMs();
     root.index!.begin();
-    v.inflight.read(root.fleet, table.inflightRequests, table.inflightTokens);
-    readLoad(v.store, root.fleet, table, now, root.staleMs);
+    root.readLoad(now, LOAD_AGE_MS);
     const view = v.view;
     const f = v.facts;
     f.reset();
@@ -275,8 +275,8 @@ export class RequestStream extends StreamContext {
   }
 
   private clearMatches(table: EndpointTable): void {
-    memory.fill(changetype<usize>(table.matchedBlocks), 0, <usize>table.count << 2);
-    memory.fill(changetype<usize>(table.matchedTokens), 0, <usize>table.count << 2);
+    clear(changetype<usize>(table.matchedBlocks), <usize>table.count << 2);
+    clear(changetype<usize>(table.matchedTokens), <usize>table.count << 2);
   }
 
   /** Looks every prompt up; several are matched one by one and summed (scheduler PX-15). */
@@ -287,7 +287,7 @@ export class RequestStream extends StreamContext {
     const index = this.root.index!;
     for (let k: u32 = 0; k < view.spanCount; k++) {
       const span = view.span(k);
-      memory.fill(changetype<usize>(matched), 0, <usize>n << 2);
+      clear(changetype<usize>(matched), <usize>n << 2);
       if (!index.lookup(view.keys + (<usize>span.first << 3), span.count, this.root.fleet, matched)) continue;
       for (let i = 0; i < n; i++) {
         const blocks = unchecked(matched[i]);

@@ -1,3 +1,5 @@
+import { copy } from "../words";
+
 /** A constant text as bytes, made once: names of headers, properties, clusters. */
 export class Bytes {
   readonly buffer: ArrayBuffer;
@@ -57,27 +59,28 @@ export class Writer {
 
   bytes(from: usize, n: u32): void {
     this.need(n);
-    memory.copy(this.at + this.size, from, n);
+    copy(this.at + this.size, from, n);
     this.size += n;
   }
 
   text(s: string): void {
     let n = s.length;
-    this.need(<u32>n * 3);
+    this.need(<u32>n * 3 + 8);
     let from = changetype<usize>(s);
+    let to = this.at + this.size;
     // Nearly all that is written is ASCII: eight characters at a time, as long as they are.
-    for (; n >= 8; n -= 8, from += 16) {
+    for (; n >= 8; n -= 8, from += 16, to += 8) {
       const units = v128.load(from);
       if (v128.any_true(v128.and(units, i16x8.splat(<i16>0xff80)))) break;
-      store<u64>(this.at + this.size, i64x2.extract_lane(i8x16.narrow_i16x8_u(units, units), 0));
-      this.size += 8;
+      store<u64>(to, i64x2.extract_lane(i8x16.narrow_i16x8_u(units, units), 0));
     }
     for (; n > 0; n--, from += 2) {
       const unit = <u32>load<u16>(from);
       if (unit >= 0x80) break;
-      store<u8>(this.at + this.size++, <u8>unit);
+      store<u8>(to++, <u8>unit);
     }
-    if (n > 0) this.size += <u32>String.UTF8.encodeUnsafe(from, n, this.at + this.size);
+    if (n > 0) to += String.UTF8.encodeUnsafe(from, n, to);
+    this.size = <u32>(to - this.at);
   }
 
   number(value: i64): void {

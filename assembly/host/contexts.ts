@@ -119,6 +119,9 @@ export function useContexts(f: ContextFactory): void {
 
 const roots = new Map<u32, RootContext>();
 const streams = new StreamTable();
+/** Of the last stream: nearly always the next one's, too. */
+let servingId: u32 = 0;
+let serving: RootContext | null = null;
 
 export function createContext(id: u32, parent: u32): void {
   if (!parent) {
@@ -127,8 +130,12 @@ export function createContext(id: u32, parent: u32): void {
     roots.set(id, root);
     return;
   }
-  if (!roots.has(parent)) return;
-  const stream = roots.get(parent).createStream();
+  if (parent != servingId) {
+    if (!roots.has(parent)) return;
+    serving = roots.get(parent);
+    servingId = parent;
+  }
+  const stream = serving!.createStream();
   stream.id = id;
   streams.set(id, stream);
 }
@@ -147,6 +154,10 @@ export function deleteContext(id: u32): void {
   else if (roots.has(id)) {
     const root = roots.get(id);
     roots.delete(id);
+    if (id == servingId) {
+      servingId = 0;
+      serving = null;
+    }
     root.onDelete();
   }
 }

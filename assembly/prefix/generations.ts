@@ -2,6 +2,7 @@
 // A range closes when it holds a sixteenth of the capacity; when there are too many, the two neighbours with the smallest sum become one; the oldest is dropped only
 // when the live total passes the capacity, and then its entries are dead wherever they stand.
 import { CREATE, Space, Store } from "../store";
+import { copy } from "../words";
 
 /** One range: generations from `first` up to the next range's. */
 @unmanaged
@@ -64,7 +65,7 @@ export class Generations {
       cas = this.store.cas;
       const n = this.store.size >= HEAD ? load<u32>(this.store.at) : 0;
       // A record that does not add up is a new endpoint's, and written over.
-      if (n && n <= MAX_RANGES && this.store.size == HEAD + (n << 3)) memory.copy(record, this.store.at, this.store.size);
+      if (n && n <= MAX_RANGES && this.store.size == HEAD + (n << 3)) copy(record, this.store.at, this.store.size);
     }
     const count = this.count;
     this.current = this.range(count - 1).first;

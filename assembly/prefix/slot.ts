@@ -7,6 +7,8 @@
 // A run is found by its root (chain hash of its prompt's first block), the place of its first block in the prompt and that block's 32-bit chain hash. Together they name
 // the same text as the block's own 64-bit chain hash does, but they can also be told of a run that was cut out of the middle of another, where only 32 bits are kept.
 
+import { copy } from "../words";
+
 export const SLOT_BYTES: u32 = 4096;
 /** Blocks of one run. */
 export const RUN_BLOCKS: u32 = 64;
@@ -135,7 +137,7 @@ export class SlotEditor {
       if (!p) return;
     }
     if (p != from + size) return;
-    memory.copy(this.at, from, size);
+    copy(this.at, from, size);
     this.size = size;
   }
 
@@ -155,7 +157,7 @@ export class SlotEditor {
 
   private shift(from: usize, by: i32): void {
     const end = this.at + this.size;
-    memory.copy(from + by, from, end - from);
+    if (from != end) memory.copy(from + by, from, end - from);
     this.size += by;
   }
 

@@ -1,6 +1,8 @@
 // 64-bit hashing of byte streams that arrive in pieces. Speed is the point: four independent lanes, so that a 4 MiB data URL costs less than the copy that brought
 // it here. Not cryptographic: what makes it safe to key shared slots with it is the secret seed (DESIGN, decision 1), without which nobody can aim at one.
 
+import { copy } from "../words";
+
 // Odd constants with well spread bits (the multipliers that the field's xx-family hashes use).
 export const K1: u64 = 0x9e3779b185ebca87;
 export const K2: u64 = 0xc2b2ae3d27d4eb4f;
@@ -100,7 +102,7 @@ export class StreamHash {
     let held = this.held;
     if (held) {
       const take = min<u32>(32 - held, size);
-      memory.copy(hold + held, from, take);
+      copy(hold + held, from, take);
       held += take;
       if (held < 32) {
         this.held = held;
@@ -113,7 +115,7 @@ export class StreamHash {
     const end = from + (size & ~31);
     stripes(this.lanes, from, end);
     size &= 31;
-    if (size) memory.copy(hold, end, size);
+    if (size) copy(hold, end, size);
     this.held = size;
   }
 

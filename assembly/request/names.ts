@@ -1,6 +1,8 @@
 // Member names that mean something to a stage, and the one place where bytes become one of them. Names are compared after their escapes are resolved (DESIGN,
 // decision 5): `"kv\u005ftransfer_params"` is the same name to an engine.
 
+import { same } from "../words";
+
 export const enum Name {
   Other = 0,
   Model = 1,
@@ -115,12 +117,12 @@ function build(): bool {
 }
 const built: bool = build();
 
-/** The name that the `size` decoded bytes at `at` spell. */
+/** The name that the `size` decoded bytes at `at`, with room for {@link NAME_ROOM}, spell. */
 export function nameOf(at: usize, size: u32): Name {
-  if (size >= 10 && memory.compare(at, rows + <usize>Name.Bootstrap * NAME_ROOM, 10) == 0) return Name.Bootstrap;
+  if (size >= 10 && same(at, rows + <usize>Name.Bootstrap * NAME_ROOM, 10)) return Name.Bootstrap;
   if (size >= NAME_ROOM) return Name.Other;
   for (let i = <i32>load<u8>(heads + size); i; i = load<u8>(nexts + i)) {
-    if (memory.compare(at, rows + <usize>i * NAME_ROOM, size) == 0) return i;
+    if (same(at, rows + <usize>i * NAME_ROOM, size)) return i;
   }
   return Name.Other;
 }

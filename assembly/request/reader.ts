@@ -10,6 +10,7 @@ import { PictureProbe } from "./picture";
 import { Kind, Mode, ScanError, Scanner } from "./scanner";
 import { ShapeId, shapeOf } from "./shape";
 import { NameSet, STRICT_DEPTH } from "./strict";
+import { clear, copy } from "../words";
 
 /** The meaning of a value, or of an open container. */
 export const enum Ctx {
@@ -353,15 +354,15 @@ export class Reader {
     this.objectStart = 0;
     this.objectEnd = 0;
     this.isObject = 0;
-    memory.fill(this.kinds, 0, Name.COUNT);
-    memory.fill(this.samplingKinds, 0, Name.COUNT);
-    memory.fill(this.seen, 0, Name.COUNT);
+    clear(this.kinds, Name.COUNT);
+    clear(this.samplingKinds, Name.COUNT);
+    clear(this.seen, Name.COUNT);
     this.modelSize = 0;
     this.modelHash = 0;
     this.keptFor = 0;
     this.base = -1;
     this.omitLevel = -1;
-    memory.fill(this.sides, 0, SideSlot.COUNT << 3);
+    clear(this.sides, SideSlot.COUNT << 3);
     this.toolsBytes = 0;
     this.main.start(seed ^ K3, blockTokens, maxBlocks);
     this.front.start(seed ^ K3, blockTokens, maxBlocks);
@@ -438,13 +439,13 @@ export class Reader {
     if (mode & Mode.Text) this.sink.text(from, size);
     if (mode & Mode.Hash) s.hash.update(from, size);
     if (mode & Mode.Name) {
-      if (this.nameSize < NAME_ROOM) memory.copy(this.nameAt + this.nameSize, from, min(size, NAME_ROOM - this.nameSize));
+      if (this.nameSize < NAME_ROOM) copy(this.nameAt + this.nameSize, from, min(size, NAME_ROOM - this.nameSize));
       this.nameSize += size;
     }
     if (mode & Mode.Keep) {
       if (this.keepSize < KEEP) {
         const take = min(size, KEEP - this.keepSize);
-        memory.copy(this.keepAt + this.keepSize, from, take);
+        copy(this.keepAt + this.keepSize, from, take);
         this.keepSize += take;
       }
       if (this.probing && !this.probe.done) this.probe.feed(from, size);
@@ -655,7 +656,7 @@ export class Reader {
       case Name.VllmXargs:
         return Ctx.Xargs;
       case Name.SamplingParams:
-        memory.fill(this.samplingKinds, 0, Name.COUNT);
+        clear(this.samplingKinds, Name.COUNT);
         return Ctx.Sampling;
       case Name.Tools:
         this.slot = SideSlot.Tools;
@@ -954,8 +955,8 @@ export class Reader {
       this.messageContents = 0;
       this.messageMedia = this.mediaCount;
       this.sink.save(this.messageMark);
-      memory.fill(this.messageHashes, 0, MessageSlot.COUNT << 3);
-      memory.fill(this.messageBytes, 0, MessageSlot.COUNT << 2);
+      clear(this.messageHashes, MessageSlot.COUNT << 3);
+      clear(this.messageBytes, MessageSlot.COUNT << 2);
     } else if (ctx == Ctx.Part) {
       this.partDepth++;
       const part = this.part;
@@ -966,7 +967,7 @@ export class Reader {
       part.uuid = 0;
       part.compact = this.compact;
       part.nested = 0;
-      memory.fill(part.slots, 0, SLOTS * offsetof<MediaSlot>());
+      clear(part.slots, SLOTS * offsetof<MediaSlot>());
       this.sink.save(part.mark);
     }
   }
@@ -1161,7 +1162,7 @@ export class Reader {
       if (kind != Kind.String) return;
       this.modelSize = this.keepSize;
       this.modelHash = s.hash.digest();
-      memory.copy(this.modelAt, this.keepAt, this.keepSize);
+      copy(this.modelAt, this.keepAt, this.keepSize);
     } else if (name == Name.PreviousResponseId || name == Name.Conversation) {
       if (kind == Kind.String) this.keptFor = idHash(this.keepAt, this.keepSize);
     } else if (name == Name.N || name == Name.BestOf) {

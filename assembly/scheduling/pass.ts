@@ -2,6 +2,7 @@
 import { Fleet } from "../endpoints/fleet";
 import { EndpointTable } from "../endpoints/table";
 import { NoStore, Store } from "../store";
+import { clear } from "../words";
 import { Random } from "./random";
 import { RequestFacts } from "./request";
 
@@ -69,5 +70,10 @@ export class Pass {
     this.total = new StaticArray<f64>(table.count);
     this.order = new StaticArray<u32>(table.count);
     this.excluded = new StaticArray<u8>(table.count);
+  }
+
+  /** No endpoint is excluded. */
+  includeAll(): void {
+    clear(changetype<usize>(this.excluded), this.excluded.length);
   }
 }

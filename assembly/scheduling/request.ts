@@ -1,5 +1,7 @@
 // What the scheduler knows of one request: plain numbers, made by request/ from the body and by prefix/ from the index. Nothing of Envoy in it.
 
+import { clear } from "../words";
+
 /** Why a request is never split, whatever a decider says (DESIGN, decision 8). The order is the order of precedence. */
 export const enum NeverSplit {
   No = 0,
@@ -72,7 +74,7 @@ export class RequestFacts {
     this.mmDistinct = 0;
     this.items = 0;
     this.model = 0;
-    this.headers.fill(0);
+    clear(changetype<usize>(this.headers), MOST_HEADERS << 3);
     this.nowS = 0;
     this.neverSplit = NeverSplit.No;
     this.splits = true;

@@ -21,7 +21,7 @@ function vm(store: RacingStore, nowMs: u64 = 1000, module: u32 = 1): InFlight {
 
 /** "requests/tokens" of endpoints 1 to 3. */
 function seen(v: InFlight): string {
-  v.read(FLEET, requests, tokens);
+  v.read(FLEET, requests, tokens, u64.MAX_VALUE, 0);
   let out = "";
   for (let i = 0; i < 3; i++) out += (i ? " " : "") + requests[i].toString() + "/" + tokens[i].toString();
   return out;
@@ -190,7 +190,7 @@ describe("in flight", () => {
   it("no count runs over into a negative one", () => {
     const v = vm(started());
     for (let i = 0; i < 20; i++) put(v, 1, 1, 0x40000000);
-    v.read(FLEET, requests, tokens);
+    v.read(FLEET, requests, tokens, u64.MAX_VALUE, 0);
     expect(requests[0]).toBe(20);
     expect(tokens[0]).toBeGreaterThan(0x40000000);
     for (let i = 0; i < 20; i++) put(v, 1, -1, -0x40000000);
@@ -216,17 +216,54 @@ describe("in flight", () => {
     const fleet = new Fleet(ids);
     const r = new StaticArray<i32>(700);
     const t = new StaticArray<i32>(700);
-    v.read(fleet, r, t);
+    v.read(fleet, r, t, 1000, 0);
     for (let i = 0; i < 700; i++) if (r[i] != 1 || t[i] != i) expect(i).toBe(-1);
     // Healing makes it anew from the books, and finds it right.
     expect(v.heal(1000)).toBe(true);
     expect(v.healed).toBe(0);
     for (let i = 0; i < 700; i++) put(v, ids[(i * 37) % 700], -1, -((i * 37) % 700));
-    v.read(fleet, r, t);
+    v.read(fleet, r, t, 1000, 0);
     for (let i = 0; i < 700; i++) if (r[i] || t[i]) expect(i).toBe(-1);
     // And forgets who has nothing.
     store.get(Space.InFlight, 0);
     expect(store.size).toBe(8);
+  });
+
+  it("is read again when it is old, and its own changes are known at once", () => {
+    const store = started();
+    const a = vm(store);
+    const b = vm(store);
+    const fleet = new Fleet([1, 2]);
+    const r = new StaticArray<i32>(2);
+    const t = new StaticArray<i32>(2);
+    put(b, 1, 1, 10);
+    a.read(fleet, r, t, 1000, 5);
+    expect(r[0]).toBe(1);
+    put(b, 2, 1, 20);
+    let reads = store.reads;
+    a.change(1, 1, 7);
+    a.read(fleet, r, t, 1004, 5);
+    expect(store.reads).toBe(reads);
+    expect(r[0]).toBe(2);
+    expect(t[0]).toBe(17);
+    expect(r[1]).toBe(0);
+    a.read(fleet, r, t, 1005, 5);
+    expect(store.reads).toBe(reads + 1);
+    expect(r[0]).toBe(2);
+    expect(r[1]).toBe(1);
+    // What it has written itself it need not read.
+    a.flush(1006);
+    put(b, 2, 1, 20);
+    reads = store.reads;
+    a.read(fleet, r, t, 1008, 5);
+    expect(store.reads).toBe(reads);
+    expect(r[0]).toBe(2);
+    expect(r[1]).toBe(1);
+    // A healing leaves nothing to go by.
+    a.heal(1009);
+    a.read(fleet, r, t, 1009, 5);
+    expect(r[0]).toBe(2);
+    expect(r[1]).toBe(2);
   });
 
   it("an encode stage's many endpoints in one step", () => {
@@ -235,7 +272,7 @@ describe("in flight", () => {
       for (let i: u32 = 1; i <= 18; i++) v.change((i % 8) + 1, 1, 3);
       v.flush(1000);
     }
-    v.read(FLEET, requests, tokens);
+    v.read(FLEET, requests, tokens, u64.MAX_VALUE, 0);
     let all = 0;
     for (let i = 0; i < 8; i++) all += requests[i];
     expect(all).toBe(54);
@@ -641,7 +678,7 @@ describe("ten thousand requests of two VMs", () => {
       }
       store.release();
     }
-    vms[0].read(FLEET, requests, tokens);
+    vms[0].read(FLEET, requests, tokens, u64.MAX_VALUE, 0);
     expect(requests).toStrictEqual(want);
     expect(tokens).toStrictEqual(wantTokens);
     expect(vms[0].heal(1000)).toBe(true);
@@ -678,7 +715,7 @@ describe("ten thousand requests of two VMs", () => {
     expect(vms[0].lost + vms[1].lost).toBeGreaterThan(0);
     store.lossPercent = 0;
     expect(vms[0].heal(1000)).toBe(true);
-    vms[0].read(FLEET, requests, tokens);
+    vms[0].read(FLEET, requests, tokens, u64.MAX_VALUE, 0);
     expect(requests).toStrictEqual(want);
     expect(tokens).toStrictEqual(wantTokens);
   });
