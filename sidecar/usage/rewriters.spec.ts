@@ -61,9 +61,9 @@ describe("EventStreamRewriter", () => {
   });
 
   it("Anthropic's two events", () => {
-    const stream = 'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":0}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":4}}\n\n';
+    const stream = 'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":15,"output_tokens":0}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":4}}\n\n';
     expect(run(rewriterOf("messages", "7"), [Buffer.from(stream)])).toBe(
-      'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":0,"cache_read_input_tokens":7}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":4,"cache_read_input_tokens":7}}\n\n',
+      'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":8,"output_tokens":0,"cache_read_input_tokens":7}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":4,"cache_read_input_tokens":7}}\n\n',
     );
   });
 });

@@ -28,10 +28,14 @@ describe("withCachedTokens", () => {
     expect(edited('{"type":"response.created","response":{"usage":null}}', "responses")).toBeNull();
   });
 
-  it("messages: both events and whole answers carry Anthropic's member", () => {
-    expect(edited('{"type":"message_start","message":{"usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":0}}}', "messages")).toBe(
-      '{"type":"message_start","message":{"usage":{"input_tokens":5,"cache_read_input_tokens":7,"output_tokens":0}}}',
+  it("messages: both events and whole answers carry Anthropic's member, and the sum with input_tokens stays as it was", () => {
+    expect(edited('{"type":"message_start","message":{"usage":{"input_tokens":15,"cache_read_input_tokens":3,"output_tokens":0}}}', "messages")).toBe(
+      '{"type":"message_start","message":{"usage":{"input_tokens":11,"cache_read_input_tokens":7,"output_tokens":0}}}',
     );
+    expect(edited('{"usage":{"cache_read_input_tokens":9,"input_tokens":1}}', "messages")).toBe('{"usage":{"cache_read_input_tokens":7,"input_tokens":3}}');
+    expect(edited('{"usage":{"input_tokens":18}}', "messages")).toBe('{"usage":{"input_tokens":11,"cache_read_input_tokens":7}}');
+    expect(edited('{"usage":{"input_tokens":5}}', "messages")).toBe('{"usage":{"input_tokens":0,"cache_read_input_tokens":7}}');
+    expect(edited('{"usage":{"input_tokens":"x"}}', "messages")).toBe('{"usage":{"input_tokens":"x","cache_read_input_tokens":7}}');
     expect(edited('{"type":"message_delta","delta":{},"usage":{"output_tokens":4}}', "messages")).toBe('{"type":"message_delta","delta":{},"usage":{"output_tokens":4,"cache_read_input_tokens":7}}');
     expect(edited('{"usage":{"cache_read_input_tokens":null}}', "messages")).toBe('{"usage":{"cache_read_input_tokens":7}}');
   });

@@ -7,6 +7,8 @@ interface UsagePlace {
   readonly inner: string | null;
   /** Members of an event under which its usage may stand: `""` is the event itself. */
   readonly holders: readonly string[];
+  /** Anthropic's count of input tokens is without those from a cache: what moves from one to the other leaves the sum as it is. */
+  readonly apart?: string;
 }
 
 const OPENAI: UsagePlace = { outer: "prompt_tokens_details", inner: "cached_tokens", holders: [""] };
@@ -20,11 +22,13 @@ const PLACES: Readonly<Record<ApiShape, UsagePlace>> = {
   // Whole answers hold it at the top, `response.completed` and its kin one level down.
   responses: { outer: "input_tokens_details", inner: "cached_tokens", holders: ["", "response"] },
   // Anthropic: whole answers and `message_delta` at the top, `message_start` inside `message`.
-  messages: { outer: "cache_read_input_tokens", inner: null, holders: ["", "message"] },
+  messages: { outer: "cache_read_input_tokens", inner: null, holders: ["", "message"], apart: "input_tokens" },
 };
 
 /** Text that every object with usage contains: what lacks it need not be read. */
 export const USAGE_MARK = Buffer.from('"usage"');
+
+const COUNT = /^(?:0|[1-9]\d{0,14})$/;
 
 interface Splice {
   readonly start: number;
@@ -45,7 +49,7 @@ export function withCachedTokens(bytes: Buffer, shape: ApiShape, cachedTokens: s
   const splices: Splice[] = [];
   for (const holder of place.holders) {
     const usage = lastMember(bytes, holder === "" ? root : lastMember(bytes, root, holder), "usage");
-    if (usage?.kind === "object") splices.push(spliceOf(bytes, usage, place, cachedTokens));
+    if (usage?.kind === "object") splices.push(spliceOf(bytes, usage, place, cachedTokens), ...restOf(bytes, usage, place, cachedTokens));
   }
   if (splices.length === 0) return null;
   const out: Buffer[] = [];
@@ -67,6 +71,21 @@ function spliceOf(bytes: Buffer, usage: Span, { outer, inner }: UsagePlace, cach
   return count === null ? insertion(bytes, value, inner, cachedTokens) : replacement(count, cachedTokens);
 }
 
+/** The other part of a sum, where the API has one (vLLM: input_tokens = prompt - cache_read - cache_creation). */
+function restOf(bytes: Buffer, usage: Span, { outer, apart }: UsagePlace, cachedTokens: string): Splice[] {
+  const rest = apart === undefined ? null : lastMember(bytes, usage, apart);
+  if (rest === null) return [];
+  const before = lastMember(bytes, usage, outer);
+  const [tokens, cached, wanted] = [countOf(bytes, rest), (before === null ? null : countOf(bytes, before)) ?? 0, Number(cachedTokens)];
+  return tokens === null ? [] : [replacement(rest, String(Math.max(0, tokens + cached - wanted)))];
+}
+
+/** A count that stands there as one; null for anything else. */
+function countOf(bytes: Buffer, { start, end }: Span): number | null {
+  const text = bytes.toString("latin1", start, end);
+  return COUNT.test(text) ? Number(text) : null;
+}
+
 function replacement({ start, end }: Span, text: string): Splice {
   return { start, end, text };
 }
@@ -86,8 +105,7 @@ export function cachedTokensOf(bytes: Buffer, answer: Span, handoff: Span | null
   const outer = lastMember(bytes, usage, place.outer);
   const count = place.inner === null ? outer : lastMember(bytes, outer, place.inner);
   for (const candidate of [count, lastMember(bytes, handoff, "remote_prefill_cached_tokens")]) {
-    const text = candidate === null ? "" : bytes.toString("latin1", candidate.start, candidate.end);
-    if (/^(?:0|[1-9]\d*)$/.test(text)) return text;
+    if (candidate !== null && countOf(bytes, candidate) !== null) return bytes.toString("latin1", candidate.start, candidate.end);
   }
   return "0";
 }

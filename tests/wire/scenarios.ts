@@ -972,12 +972,12 @@ const PREFILL_USAGE: Readonly<Record<Shape["name"], string>> = {
   responses: '"usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":7}},',
 };
 
-/** Decode answers with what the engine counted itself, and where the number 7 belongs: `#`. */
+/** Decode answers with what the engine counted itself, where the number 7 belongs: `#`, and where what is left of 59: `@`. */
 const DECODE_USAGE: Readonly<Record<Shape["name"], readonly string[]>> = {
   chat: ['{"choices":[{"message":{"content":"\\"usage\\":{}"}}], "usage" : {"prompt_tokens":50,"prompt_tokens_details" : { "cached_tokens":# },"total_tokens":9007199254740993},"x":1.0}', '{"usage":{"prompt_tokens":50,"prompt_tokens_details":{"a":1,"cached_tokens":#}}}'],
   completions: ['{"usage":{"prompt_tokens_details":{"cached_tokens":#,"x":null},"prompt_tokens":50},"choices":[]}'],
   generate: ['{"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":#}},"choices":[{"token_ids":[1,2]}]}'],
-  messages: ['{"type":"message","content":[],"usage":{"input_tokens":50, "cache_read_input_tokens" : #,"output_tokens":3}}'],
+  messages: ['{"type":"message","content":[],"usage":{"input_tokens":@, "cache_read_input_tokens" : #,"output_tokens":3}}'],
   responses: ['{"object":"response","usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":#},"total_tokens":58},"output":[]}'],
 };
 
@@ -987,7 +987,7 @@ const DECODE_STREAM: Readonly<Record<Shape["name"], string>> = {
   completions: 'data: {"choices":[{"text":"a"}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":#}}}\n\ndata: [DONE]\n\n',
   generate: 'data: {"choices":[{"token_ids":[1]}]}\n\ndata: {"choices":[],"usage":{"prompt_tokens":50,"prompt_tokens_details":{"cached_tokens":#}}}\n\ndata: [DONE]\n\n',
   messages:
-    'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":50,"cache_read_input_tokens":#,"output_tokens":0}}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":3,"cache_read_input_tokens":#}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
+    'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":@,"cache_read_input_tokens":#,"output_tokens":0}}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":3,"cache_read_input_tokens":#}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
   responses:
     'event: response.created\ndata: {"type":"response.created","response":{"usage":null}}\n\nevent: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"a"}\n\nevent: response.completed\ndata: {"type":"response.completed","response":{"usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":#}}}}\n\n',
 };
@@ -1009,10 +1009,10 @@ const usage: readonly Scenario[] = [
         const templates = [...DECODE_USAGE[shape.name].map((text) => ({ text, stream: false })), { text: DECODE_STREAM[shape.name], stream: true }];
         for (const { text, stream } of templates) {
           sim(bed.prefill).setScript(prefillAnswer(oddParams(), more));
-          const sent = text.replaceAll("#", "49");
+          const sent = text.replaceAll("#", "49").replaceAll("@", "10");
           sim(bed.decode).setScript(stream ? { headers: EVENT_STREAM, chunks: bytewise(sent) } : { status: 200, headers: { "content-type": "application/json" }, text: sent });
           const answer = await ask(bed, { path: shape.path, headers: routed(bed, PD), body: shape.body(bed.model, { stream }) });
-          if (expectStatus(found, "P/D", answer, 200)) found.same(`${stream ? "stream" : "answer"}, ${cached} cached`, answer.body.toString("utf8"), text.replaceAll("#", cached));
+          if (expectStatus(found, "P/D", answer, 200)) found.same(`${stream ? "stream" : "answer"}, ${cached} cached`, answer.body.toString("utf8"), text.replaceAll("#", cached).replaceAll("@", String(59 - Number(cached))));
           expectSingleHeaders(found, "P/D", answer);
         }
       }
