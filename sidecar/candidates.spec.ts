@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { failoverOrder, isSameHost, listEntries, parseCandidate, pickPrefiller } from "./candidates.js";
+import { authorityOf, failoverOrder, isSameHost, listEntries, parseCandidate, pickPrefiller, unbracketed } from "./candidates.js";
 
 const NAME = "x-prefiller-host-port";
 
@@ -43,6 +43,13 @@ describe("failoverOrder", () => {
     expect(failoverOrder(["http://a:1", "a:1", "b:1"], "http://a:1")).toEqual(["http://a:1", "b:1"]);
     expect(failoverOrder(["[::1]:1", "[::1]:2"], "[::1]:2")).toEqual(["[::1]:2", "[::1]:1"]);
     expect(failoverOrder(["nowhere", "nowhere", "a:1"], "nowhere")).toEqual(["nowhere", "a:1"]);
+  });
+});
+
+describe("authorityOf", () => {
+  it("writes IPv6 in brackets, which unbracketed takes away", () => {
+    expect([authorityOf("fd00::1", 8998), authorityOf("10.0.0.7", 8998), authorityOf("pod", 1)]).toEqual(["[fd00::1]:8998", "10.0.0.7:8998", "pod:1"]);
+    expect(["[fd00::1]", "fd00::1", "10.0.0.7", "pod"].map(unbracketed)).toEqual(["fd00::1", "fd00::1", "10.0.0.7", "pod"]);
   });
 });
 

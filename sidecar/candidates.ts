@@ -30,7 +30,7 @@ export function parseCandidate(entry: string): Candidate | null {
   const [, v6, name, digits] = match;
   const port = Number(digits);
   if (port < 1 || port > 65535) return null;
-  if (v6 !== undefined) return isIPv6(v6) ? { authority: `[${v6}]:${String(port)}`, host: v6, port } : null;
+  if (v6 !== undefined) return isIPv6(v6) ? { authority: authorityOf(v6, port), host: v6, port } : null;
   const authority = `${name ?? ""}:${String(port)}`;
   // A name that ends in a number is an IPv4 address to URLs, and may be none: 10.0.0.256, 1.2.3.4.5.
   return URL.canParse(`http://${authority}`) ? { authority, host: name ?? "", port } : null;
@@ -53,6 +53,16 @@ export function failoverOrder(entries: readonly string[], picked: string): strin
     seen.add(address);
     return isNew;
   });
+}
+
+/** `host:port` as it stands in a URL: IPv6, here without brackets, gets them. */
+export function authorityOf(host: string, port: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
+}
+
+/** A host as URLs and flags write it, without the brackets of IPv6. */
+export function unbracketed(host: string): string {
+  return host.replace(/^\[(.*)\]$/, "$1");
 }
 
 /** Whether two hosts (without brackets) are one address, IPv6 in any spelling. */

@@ -4,6 +4,7 @@ import type { BodyBudget, BodyShare } from "./body/budget.js";
 import { BodyEditor } from "./body/edits.js";
 import type { ScannerFactory } from "./body/make-scanner.js";
 import type { Pieces } from "./body/pieces.js";
+import { removeTopLevel } from "./body/prefill-caps.js";
 import type { ApiShape, BodyView } from "./body/types.js";
 import type { Candidate } from "./candidates.js";
 import { answerError, type ClientMessage, type ClientResponse, cut, discardBody, type ReaderWatch, watchReader } from "./client.js";
@@ -195,7 +196,7 @@ export class Exchange {
     const editor = new BodyEditor(body, view);
     if (!this.services.options.trustClientControlMembers) for (const member of controlMembers(view)) editor.remove(member);
     if (ecParams !== null) {
-      for (const member of view.members) if (member.name === "ec_transfer_params" && member.parent === "") editor.remove(member);
+      removeTopLevel(editor, view, "ec_transfer_params");
       editor.insert("ec_transfer_params", ecParams);
     }
     edit?.(editor);

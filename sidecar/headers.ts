@@ -35,6 +35,16 @@ const NOT_ON_A_LEG = new Set([
   "expect",
 ]);
 
+/** In lower case, with its parameters; "" for none. */
+export function contentTypeOf(headers: FlatHeaders): string {
+  return (valuesOf(headers, "content-type")[0] ?? "").toLowerCase();
+}
+
+/** Whether an answer is a stream of events. */
+export function isEventStream(headers: FlatHeaders): boolean {
+  return contentTypeOf(headers).startsWith("text/event-stream");
+}
+
 /** All values of a header, one per line, in order. */
 export function valuesOf(headers: FlatHeaders, name: string): string[] {
   const values: string[] = [];

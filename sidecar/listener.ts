@@ -2,6 +2,7 @@ import { createServer as createHttpServer, type Server as HttpServer, STATUS_COD
 import { constants, createSecureServer, type Http2SecureServer, Http2ServerResponse, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
+import { authorityOf } from "./candidates.js";
 import type { KeyPair } from "./certificate.js";
 import { answerError, type ClientMessage, type ClientResponse, discardBody } from "./client.js";
 import { ApiError } from "./errors.js";
@@ -91,10 +92,9 @@ export async function listen(address: string, port: number, tls: KeyPair | null,
     });
   });
   const bound = server.address() as AddressInfo;
-  const local = address === "" ? "localhost" : address.includes(":") ? `[${address}]` : address;
   return {
     port: bound.port,
-    url: `${tls === null ? "http" : "https"}://${local}:${String(bound.port)}`,
+    url: `${tls === null ? "http" : "https"}://${authorityOf(address === "" ? "localhost" : address, bound.port)}`,
     drain: () => {
       for (const session of sessions) session.goaway(constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
     },

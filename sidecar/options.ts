@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError, Option } from "commander";
+import { unbracketed } from "./candidates.js";
 import { formatDuration, MAX_TIMER_MS, parseDurationMs } from "./duration.js";
 
 /** KV connectors (sidecar §1.1), each one file under connectors/. */
@@ -437,9 +438,9 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   const metricsPort = int("metrics-port");
   if (metricsPort < 0 || metricsPort > 65535) throw new OptionsError(`--metrics-port: ${String(metricsPort)} is not between 0 and 65535`);
 
-  const decoderHost = text("decoder-host").replace(/^\[(.*)\]$/, "$1");
+  const decoderHost = unbracketed(text("decoder-host"));
   if (!HOST.test(decoderHost)) throw new OptionsError(`--decoder-host: "${decoderHost}" is not a host name or address`);
-  const listenAddress = text("listen-address").replace(/^\[(.*)\]$/, "$1");
+  const listenAddress = unbracketed(text("listen-address"));
   if (Math.abs(port - enginePort) < ranks && listensAt(listenAddress, decoderHost, text("pod-ip").trim())) {
     const which = ranks === 1 ? `${String(enginePort)} is --port too` : `${String(enginePort)} and --port ${String(port)} overlap with --data-parallel-size ${String(ranks)}`;
     throw new OptionsError(`${engine.flag}: ${which}: at --decoder-host ${decoderHost} the sidecar would ask itself`);
@@ -449,7 +450,7 @@ function validate(raw: Required<Layer>, engine: { readonly flag: string; readonl
   const idle = int("max-idle-conns-per-host");
   const sglangPort = int("sglang-bootstrap-port");
   requirePort("--sglang-bootstrap-port", sglangPort);
-  const podIp = text("pod-ip").trim().replace(/^\[(.*)\]$/, "$1");
+  const podIp = unbracketed(text("pod-ip").trim());
   if (podIp !== "" && !HOST.test(podIp)) throw new OptionsError(`--pod-ip: "${podIp}" is not an address`);
   const maxBuffered = int("max-buffered-bytes");
   if (maxBuffered < bodyLimit) throw new OptionsError(`--max-buffered-bytes: ${String(maxBuffered)} is less than one body may have (--body-limit ${String(bodyLimit)})`);

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { dirname } from "node:path";
 import { parseDocument } from "yaml";
 import { z } from "zod";
-import { parseCandidate } from "../candidates.js";
+import { parseCandidate, unbracketed } from "../candidates.js";
 import type { Logger } from "../log.js";
 import type { Metrics } from "../metrics.js";
 import { OptionsError } from "../options.js";
@@ -40,7 +40,7 @@ function readDocument(text: string): AllowedHosts {
   const hosts = new Map<string, AllowedPorts>();
   for (const { name, address, port } of parsed.data.endpoints) {
     const ports = new Set([port]);
-    addHost(hosts, address.replace(/^\[(.*)\]$/, "$1"), ports);
+    addHost(hosts, unbracketed(address), ports);
     if (name !== undefined && name !== "") addHost(hosts, name, ports);
   }
   return hosts;
@@ -52,7 +52,7 @@ function readLines(text: string): AllowedHosts {
     const entry = line.replace(/#.*/, "").trim();
     if (entry === "") continue;
     const candidate = parseCandidate(entry);
-    const bare = entry.replace(/^\[(.*)\]$/, "$1");
+    const bare = unbracketed(entry);
     if (candidate !== null) addHost(hosts, candidate.host, new Set([candidate.port]));
     else if (isIP(bare) !== 0 || /^[A-Za-z0-9._-]+$/.test(entry)) addHost(hosts, bare, "any");
     else throw new OptionsError(`${FLAG}: line ${String(index + 1)}: "${entry}" is not host:port or host`);

@@ -31,7 +31,7 @@ export function capToOneToken(editor: BodyEditor, view: BodyView, shape: ApiShap
   // A response that only feeds another engine is not to be kept by the one that prefills.
   if (shape === "responses") setTopLevel(editor, view, "store", "false");
   setTopLevel(editor, view, "stream", "false");
-  for (const member of find(view, "stream_options", "")) editor.remove(member);
+  removeTopLevel(editor, view, "stream_options");
 }
 
 function capSamplingParams(editor: BodyEditor, view: BodyView, caps: Caps): void {
@@ -56,6 +56,11 @@ export function setTopLevel(editor: BodyEditor, view: BodyView, name: MemberName
   const places = find(view, name, "");
   for (const place of places) editor.replaceValue(place, json);
   if (places.length === 0) editor.insert(name, json);
+}
+
+/** Takes a member away wherever it stands at the top. */
+export function removeTopLevel(editor: BodyEditor, view: BodyView, name: MemberName): void {
+  for (const place of find(view, name, "")) editor.remove(place);
 }
 
 function find(view: BodyView, name: MemberName, parent: MemberParent): BodyView["members"] {

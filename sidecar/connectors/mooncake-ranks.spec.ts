@@ -3,7 +3,7 @@ import { type Candidate, parseCandidate } from "../candidates.js";
 import { Metrics } from "../metrics.js";
 import { TestUpstream, until } from "../testkit/upstream.js";
 import { Upstream } from "../upstream/pools.js";
-import { authorityOf, MooncakeRanks } from "./mooncake-ranks.js";
+import { MooncakeRanks } from "./mooncake-ranks.js";
 
 function prefiller(host: string): Candidate {
   const parsed = parseCandidate(`${host}:8000`);
@@ -88,9 +88,5 @@ describe("MooncakeRanks", () => {
     expect(await ranks.get(prefiller("h"), upstream, metrics, nobodyLeaves)).toMatchObject({ kind: "failed", reason: "status_503" });
     expect(await ranks.get(prefiller("h"), upstream, metrics, nobodyLeaves)).toMatchObject({ kind: "failed", reason: "status_503" });
     expect(server.received.length).toBe(3);
-  });
-
-  it("writes IPv6 in brackets", () => {
-    expect([authorityOf("fd00::1", 8998), authorityOf("10.0.0.7", 8998), authorityOf("pod", 1)]).toEqual(["[fd00::1]:8998", "10.0.0.7:8998", "pod:1"]);
   });
 });

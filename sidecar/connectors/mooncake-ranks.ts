@@ -22,11 +22,6 @@ export type Ranks =
   | { readonly kind: "ranks"; readonly ranks: readonly RankEngine[]; pick(): RankEngine }
   | { readonly kind: "failed"; readonly reason: string; readonly detail: string; readonly error: ApiError };
 
-/** `host:port` as it stands in a URL. */
-export function authorityOf(host: string, port: number): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
-}
-
 /** Which engines prefillers have, by rank: asked of their bootstrap servers and remembered for a while, the least recently used forgotten first. */
 export class MooncakeRanks {
   readonly #ttlMs: number;

@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { capToOneToken } from "../body/prefill-caps.js";
+import { authorityOf } from "../candidates.js";
 import { serveConcurrently } from "../stages/concurrent.js";
 import { failed } from "../stages/prefill.js";
 import type { KvConnector } from "./connector.js";
-import { authorityOf, type MooncakeRanks } from "./mooncake-ranks.js";
+import type { MooncakeRanks } from "./mooncake-ranks.js";
 import { setTransferParams } from "./transfer-params.js";
 
 /**

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { BodyEditor } from "../body/edits.js";
+import { removeTopLevel } from "../body/prefill-caps.js";
 import type { BodyView } from "../body/types.js";
 import { serveConcurrently } from "../stages/concurrent.js";
 import type { KvConnector } from "./connector.js";
@@ -36,10 +37,10 @@ export function newRoom(): string {
 }
 
 /** @param host of the prefiller, without brackets */
-function meeting({ members }: BodyView, host: string, port: number, room: string): (editor: BodyEditor) => void {
+function meeting(view: BodyView, host: string, port: number, room: string): (editor: BodyEditor) => void {
   return (editor) => {
     // A trusted client's own.
-    for (const member of members) if (member.name === "bootstrap" && member.parent === "") editor.remove(member);
+    removeTopLevel(editor, view, "bootstrap");
     editor.insert("bootstrap_host", JSON.stringify(host));
     editor.insert("bootstrap_port", String(port));
     editor.insert("bootstrap_room", room);

@@ -1,6 +1,6 @@
 import type { BodyEditor } from "../body/edits.js";
 import { bytesOf, elementsOf, lastMember, membersOf, readValue, type Span, stringOf } from "../body/json-spans.js";
-import { setTopLevel } from "../body/prefill-caps.js";
+import { removeTopLevel, setTopLevel } from "../body/prefill-caps.js";
 import type { BodyView, Member } from "../body/types.js";
 import type { ReadRequest } from "../exchange.js";
 
@@ -91,7 +91,7 @@ export function editForChunk(editor: BodyEditor, view: BodyView, request: Chunke
     if (request.hasLeast) setTopLevel(editor, view, "min_tokens", String(Math.min(tokens, Math.max(0, request.least - made))));
   }
   setTopLevel(editor, view, "stream", "false");
-  for (const member of view.members) if (member.name === "stream_options" && member.parent === "") editor.remove(member);
+  removeTopLevel(editor, view, "stream_options");
   if (said === null) return;
   setTopLevel(editor, view, "continue_final_message", "true");
   setTopLevel(editor, view, "add_generation_prompt", "false");

@@ -1,5 +1,6 @@
 import { withNotes } from "../answer-notes.js";
 import type { BodyEditor } from "../body/edits.js";
+import { removeTopLevel } from "../body/prefill-caps.js";
 import { answer, write, writeAndCut, writeHead } from "../client.js";
 import { ApiError } from "../errors.js";
 import type { EcParams, Exchange, ReadRequest } from "../exchange.js";
@@ -100,7 +101,7 @@ class ChunkedCall {
     const carries = isFirst && handoff;
     const body = this.#exchange.legBody(request, ecParams, (editor) => {
       if (isFirst) edit?.(editor);
-      else for (const member of request.view.members) if (member.name === "kv_transfer_params" && member.parent === "") editor.remove(member);
+      else removeTopLevel(editor, request.view, "kv_transfer_params");
       editForChunk(editor, request.view, this.#chunks, { made: this.#joined.completionTokens, said: isFirst ? null : this.#joined.text, tokens });
     });
     const outcome = await this.#ask(body, carries);
@@ -203,7 +204,7 @@ class ChunkedCall {
       method: "POST",
       headers: this.#exchange.legHeaders(this.#plan.cachedTokens !== null),
       body: this.#exchange.legBody(request, ecParams, (editor) => {
-        for (const member of request.view.members) if (member.name === "kv_transfer_params" && member.parent === "") editor.remove(member);
+        removeTopLevel(editor, request.view, "kv_transfer_params");
       }),
       shape: request.shape,
       cachedTokens: this.#plan.cachedTokens,

@@ -2,7 +2,7 @@ import type { BodyEditor } from "../body/edits.js";
 import type { ApiShape } from "../body/types.js";
 import type { Candidate } from "../candidates.js";
 import type { Exchange, Job } from "../exchange.js";
-import { type FlatHeaders, valuesOf } from "../headers.js";
+import { type FlatHeaders, isEventStream } from "../headers.js";
 import { LegError } from "../upstream/leg-error.js";
 import { PrefillAttempts, type PrefillFailure } from "./attempts.js";
 import { decodeLocally } from "./decode.js";
@@ -127,7 +127,7 @@ function noteLate(exchange: Exchange, { reason }: PrefillFailure, decoded: boole
 function errorEventWatch(shape: ApiShape): (chunk: Buffer, headers: FlatHeaders) => LegError | null {
   let watch: ContentWatch | null = null;
   return (chunk, headers) => {
-    if (!(valuesOf(headers, "content-type")[0] ?? "").toLowerCase().startsWith("text/event-stream")) return null;
+    if (!isEventStream(headers)) return null;
     watch ??= new ContentWatch(shape);
     return watch.push(chunk) === "error" ? new LegError("error_event", "an error event in the answer") : null;
   };

@@ -3,7 +3,7 @@ import type { ApiShape } from "../body/types.js";
 import { cut, write, writeHead } from "../client.js";
 import { ApiError } from "../errors.js";
 import type { Exchange } from "../exchange.js";
-import { answerHeaders, type FlatHeaders, valuesOf } from "../headers.js";
+import { answerHeaders, contentTypeOf, type FlatHeaders, isEventStream, valuesOf } from "../headers.js";
 import type { Stage } from "../metrics.js";
 import { Leg, type LegListener } from "../upstream/leg.js";
 import type { LegError } from "../upstream/leg-error.js";
@@ -211,9 +211,9 @@ class Relay implements LegListener {
     this.#exchange.engine.markThere();
     const { stage, shape, probe } = this.#plan;
     if (!this.#mayComeBack) this.#releaseBody();
-    const contentType = (valuesOf(headers, "content-type")[0] ?? "").toLowerCase();
+    const contentType = contentTypeOf(headers);
     const ok = status >= 200 && status < 300;
-    const isStream = ok && contentType.startsWith("text/event-stream");
+    const isStream = ok && isEventStream(headers);
     const coding = valuesOf(headers, "content-encoding").join().trim().toLowerCase();
     const readable = coding === "" || coding === "identity";
     // Whole answers come when they are made; streams open before the blocks are there. What an engine compresses unasked is taken for content.

@@ -1,5 +1,5 @@
 import { Client, type Dispatcher, Pool } from "undici";
-import type { Candidate } from "../candidates.js";
+import { authorityOf, type Candidate, unbracketed } from "../candidates.js";
 import type { SidecarOptions, TlsStage } from "../options.js";
 import { upstreamContext } from "../tls.js";
 import { CONNECT_TIMEOUT_MS, IDLE_TIMEOUT_MS, TlsConnections } from "./tls-connections.js";
@@ -26,7 +26,7 @@ export class Upstream {
   constructor(authority: string, tls: { readonly verify: boolean } | null, maxIdle: number) {
     const origin = `${tls === null ? "http" : "https"}://${authority}`;
     const url = new URL(origin);
-    const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+    const host = unbracketed(url.hostname);
     this.authority = authority;
     this.servername = host;
     this.#origin = origin;
@@ -96,8 +96,7 @@ export class Upstreams {
     this.#options = options;
     // Told now, and not by the first request of a stage.
     for (const stage of options.enableTls) upstreamContext(!options.tlsInsecureSkipVerify.includes(stage));
-    const host = options.decoderHost.includes(":") ? `[${options.decoderHost}]` : options.decoderHost;
-    this.decoders = Array.from({ length: options.dataParallelSize }, (_, rank) => this.#make(`${host}:${String(options.modelServerPort + rank)}`, "decoder"));
+    this.decoders = Array.from({ length: options.dataParallelSize }, (_, rank) => this.#make(authorityOf(options.decoderHost, options.modelServerPort + rank), "decoder"));
   }
 
   prefiller(candidate: Candidate): Upstream {
