@@ -4,7 +4,7 @@ import binaryen from "binaryen";
 const PAGE = 65536;
 /** What the build allows (build.mjs): with more, the module would be written in forms that Envoy's V8 does not load. */
 const { BulkMemory, BulkMemoryOpt, MutableGlobals, NontrappingFPToInt, SignExt, SIMD128 } = binaryen.Features;
-const FEATURES = BulkMemory | BulkMemoryOpt | MutableGlobals | NontrappingFPToInt | SignExt | SIMD128;
+export const FEATURES = BulkMemory | BulkMemoryOpt | MutableGlobals | NontrappingFPToInt | SignExt | SIMD128;
 
 const isNarrow = (bytes) => bytes.every((byte, i) => i % 2 === 0 || byte === 0);
 

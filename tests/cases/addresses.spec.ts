@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { AddressMap, hostPort, readHostPort } from "./addresses.js";
+import { hostPortText } from "../fleet/address.js";
+import { AddressMap, readHostPort } from "./addresses.js";
 import { keyText, readIpv4, readIpv6, writeIpv6 } from "./hosts.js";
 
 const loopback4 = [127, 0, 0, 1];
@@ -138,7 +139,7 @@ describe("address mapping", () => {
 
   it("reads and writes host:port", () => {
     expect(readHostPort("[fd00::10]:8000")).toEqual({ host: "fd00::10", port: 8000 });
-    expect(hostPort({ host: "fd00::10", port: 8000 })).toBe("[fd00::10]:8000");
+    expect(hostPortText({ host: "fd00::10", port: 8000 })).toBe("[fd00::10]:8000");
     expect(() => readHostPort("10.0.0.1")).toThrow("is not host:port");
     expect(() => readHostPort("10.0.0.1:70000")).toThrow("is not host:port");
   });

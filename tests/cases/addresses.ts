@@ -11,16 +11,12 @@
  *
  * Bodies are not mapped: they are sent byte for byte.
  */
+import { hostPortText } from "../fleet/address.js";
 import { keyBytes, keyText, readIpv4, readIpv6, type Host } from "./hosts.js";
 
 export interface HostPort {
   host: string;
   port: number;
-}
-
-/** `host:port`, IPv6 in brackets. */
-export function hostPort(address: HostPort): string {
-  return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port.toString()}`;
 }
 
 /** Reads `host:port` as {@link hostPort} writes it. Throws an Error for anything else. */
@@ -141,7 +137,7 @@ export class AddressMap {
     for (const { address, loopback } of topology) {
       this.listed.set(addressKey(keyOf(address.host), address.port), loopback);
       this.listedHosts.set(keyOf(address.host), loopback.host);
-      this.back.set(addressKey(keyOf(loopback.host), loopback.port), hostPort(address));
+      this.back.set(addressKey(keyOf(loopback.host), loopback.port), hostPortText(address));
     }
   }
 
@@ -160,7 +156,7 @@ export class AddressMap {
     this.unlisted.set(key, loopback);
     const [host = "", port = ""] = key.split("|");
     const name = host.startsWith("name:") ? host.slice("name:".length) : keyText(host);
-    this.back.set(addressKey(keyOf(loopback.host), loopback.port), hostPort({ host: name, port: Number(port) }));
+    this.back.set(addressKey(keyOf(loopback.host), loopback.port), hostPortText({ host: name, port: Number(port) }));
   }
 
   /** The text with every address as a loopback one. Throws for an address that {@link missing} would name. */

@@ -25,28 +25,7 @@ export const FEATURES = [
 export type Feature = (typeof FEATURES)[number];
 
 /** The features of this build. A case that needs another one is pending, by name. */
-export const BUILT: ReadonlySet<Feature> = new Set<Feature>([
-  "retries",
-  "stage-policy",
-  "sidecar-metrics",
-  "ready",
-  "shared-storage",
-  "sglang",
-  "mooncake",
-  "offloading",
-  "ssrf",
-  "strict",
-  "trusted-opt-out",
-  "responses",
-  "messages",
-  "generate",
-  "embeddings",
-  "token-ids",
-  "cache-salt",
-  "media-kwargs",
-  "zstd",
-  "encode-fan-out",
-]);
+export const BUILT: ReadonlySet<Feature> = new Set(FEATURES);
 
 export const CONNECTORS = ["nixlv2", "shared-storage", "sglang", "mooncake", "offloading"] as const;
 export type Connector = (typeof CONNECTORS)[number];

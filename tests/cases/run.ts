@@ -3,12 +3,13 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EngineDirectory, ScriptQueue, startEngine, type Engine, type KvConnectorName } from "../engine/index.js";
+import { hostPortText } from "../fleet/address.js";
 import { CountingListener } from "../fleet/counter.js";
 import { Fleet, type Pod, type SidecarFlags } from "../fleet/fleet.js";
 import { send, type Answer } from "../fleet/http.js";
 import { pickerDocument, type PickerDocument } from "../fleet/picker.js";
 import { freePort, hasIpv6 } from "../fleet/ports.js";
-import { AddressMap, hostPort } from "./addresses.js";
+import { AddressMap } from "./addresses.js";
 import { demandsOn, judge } from "./expect.js";
 import { bodyOfCase, type Case, type Given, type RequestPlan, type Stages } from "./format.js";
 import type { Connector } from "./features.js";
@@ -145,7 +146,7 @@ class CaseRun {
     this.shared = shared;
     this.fleet = fleet;
     this.map = map;
-    const addresses = Object.entries(TOPOLOGIES[plan.case.given.topology].addresses).map(([name, address]) => [name, hostPort(address)] as const);
+    const addresses = Object.entries(TOPOLOGIES[plan.case.given.topology].addresses).map(([name, address]) => [name, hostPortText(address)] as const);
     this.observer = new Observer(fleet, Object.fromEntries(addresses), listeners);
   }
 

@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import { createServer as createPlainServer, type Socket } from "node:net";
+import { hostPortText } from "../fleet/address.js";
 import { listenAnywhere } from "../fleet/ports.js";
 
 /** What a pod answers with, as JSON. */
@@ -73,7 +74,7 @@ export class Pod {
   }
 
   get address(): string {
-    return `${this.host.includes(":") ? `[${this.host}]` : this.host}:${String(this.port)}`;
+    return hostPortText(this);
   }
 
   /** What clients asked for, without what Envoy's health checks and the filter's scrapes ask for all the time. */

@@ -1,5 +1,6 @@
 /** The filter's module with a way to trap it: no input makes the real one trap. */
 import binaryen from "binaryen";
+import { FEATURES } from "../../assembly/pack.mjs";
 
 /** A request with so many headers or more traps the VM of the worker that serves it. */
 export const TRAP_HEADERS = 64;
@@ -11,8 +12,7 @@ export function trapping(module: Uint8Array): Buffer {
   const parsed = binaryen.readBinary(module);
   try {
     // What the build allows (assembly/build.mjs): with more, the module is written in forms that Envoy's V8 does not load.
-    const { BulkMemory, BulkMemoryOpt, MutableGlobals, NontrappingFPToInt, SignExt, SIMD128 } = binaryen.Features;
-    parsed.setFeatures(BulkMemory | BulkMemoryOpt | MutableGlobals | NontrappingFPToInt | SignExt | SIMD128);
+    parsed.setFeatures(FEATURES);
     let original = "";
     for (let i = 0; i < parsed.getNumExports(); i++) {
       const each = binaryen.getExportInfo(parsed.getExportByIndex(i));

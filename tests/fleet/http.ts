@@ -4,6 +4,7 @@
  */
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
+import { hostPortText } from "./address.js";
 
 export type HeaderLine = [name: string, value: string];
 
@@ -221,7 +222,7 @@ function hasChunks(options: RequestOptions): boolean {
 function headBytes(options: RequestOptions): Buffer {
   const lines: HeaderLine[] = [...(options.headers ?? [])];
   const has = (name: string): boolean => lines.some(([header]) => header.toLowerCase() === name);
-  if (!has("host")) lines.unshift(["Host", `${options.host.includes(":") ? `[${options.host}]` : options.host}:${options.port.toString()}`]);
+  if (!has("host")) lines.unshift(["Host", hostPortText(options)]);
   if (hasChunks(options)) {
     if (!has("transfer-encoding")) lines.push(["Transfer-Encoding", "chunked"]);
     const trailers = options.trailers ?? [];

@@ -14,6 +14,7 @@ import { readYaml } from "../../../sidecar/options-yaml.js";
 import { startSidecar } from "../../../sidecar/server.js";
 import { ask, type Answered, type Ask } from "../../../sidecar/testkit/harness.js";
 import { type Engine, EngineDirectory, type EngineOptions, type EngineRecord, type KvConnectorName, startEngine } from "../../engine/index.js";
+import { hostPortText } from "../../fleet/address.js";
 import { send } from "../../fleet/http.js";
 import { freePort, portTaken } from "../../fleet/ports.js";
 import { Child } from "../../fleet/processes.js";
@@ -210,7 +211,7 @@ export function callsOf(engine: Engine): EngineRecord[] {
 }
 
 export function addressOf({ host, port }: Pick<Engine, "host" | "port">): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
+  return hostPortText({ host, port });
 }
 
 export function jsonOf(record: EngineRecord | undefined): Record<string, unknown> {
