@@ -28,7 +28,7 @@ const PLACES: Readonly<Record<ApiShape, UsagePlace>> = {
 /** Text that every object with usage contains: what lacks it need not be read. */
 export const USAGE_MARK = Buffer.from('"usage"');
 
-const COUNT = /^(?:0|[1-9]\d{0,14})$/;
+const COUNT = /^(?:0|[1-9]\d*)$/;
 
 interface Splice {
   readonly start: number;
@@ -76,14 +76,16 @@ function restOf(bytes: Buffer, usage: Span, { outer, apart }: UsagePlace, cached
   const rest = apart === undefined ? null : lastMember(bytes, usage, apart);
   if (rest === null) return [];
   const before = lastMember(bytes, usage, outer);
-  const [tokens, cached, wanted] = [countOf(bytes, rest), (before === null ? null : countOf(bytes, before)) ?? 0, Number(cachedTokens)];
-  return tokens === null ? [] : [replacement(rest, String(Math.max(0, tokens + cached - wanted)))];
+  const tokens = countOf(bytes, rest);
+  if (tokens === null) return [];
+  const left = tokens + ((before === null ? null : countOf(bytes, before)) ?? 0n) - BigInt(cachedTokens);
+  return [replacement(rest, String(left < 0n ? 0n : left))];
 }
 
-/** A count that stands there as one; null for anything else. */
-function countOf(bytes: Buffer, { start, end }: Span): number | null {
+/** A count that stands there as one, of any size; null for anything else. */
+function countOf(bytes: Buffer, { start, end }: Span): bigint | null {
   const text = bytes.toString("latin1", start, end);
-  return COUNT.test(text) ? Number(text) : null;
+  return COUNT.test(text) ? BigInt(text) : null;
 }
 
 function replacement({ start, end }: Span, text: string): Splice {
