@@ -290,7 +290,8 @@ export class InFlight {
   read(fleet: Fleet, requests: StaticArray<i32>, tokens: StaticArray<i32>, nowMs: u64, ageMs: u64): void {
     clear(changetype<usize>(requests), <usize>requests.length << 2);
     clear(changetype<usize>(tokens), <usize>tokens.length << 2);
-    if (!this.readMs || nowMs >= this.readMs + ageMs) {
+    // Wraps where the clock was set back: then it is read again.
+    if (!this.readMs || nowMs - this.readMs >= ageMs) {
       this.readTable();
       this.held = true;
       this.readMs = nowMs;

@@ -110,7 +110,8 @@ export class FilterRoot extends RootContext {
     const v = this.vm!;
     const table = this.config!.endpoints;
     v.inflight.read(this.fleet, table.inflightRequests, table.inflightTokens, now, ageMs);
-    if (this.loadMs && now < this.loadMs + ageMs) {
+    // Wraps where the clock was set back: then it is read again.
+    if (this.loadMs && now - this.loadMs < ageMs) {
       noteSinceScrape(table);
       return;
     }

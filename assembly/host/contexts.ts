@@ -128,6 +128,7 @@ export function createContext(id: u32, parent: u32): void {
     const root = factory!.createRoot(id);
     root.id = id;
     roots.set(id, root);
+    if (id == servingId) servingId = 0;
     return;
   }
   if (parent != servingId) {

@@ -71,7 +71,10 @@ function spliceOf(bytes: Buffer, usage: Span, { outer, inner }: UsagePlace, cach
   return count === null ? insertion(bytes, value, inner, cachedTokens) : replacement(count, cachedTokens);
 }
 
-/** The other part of a sum, where the API has one (vLLM: input_tokens = prompt - cache_read - cache_creation). */
+/**
+ * The other part of a sum, where the API has one (vLLM: input_tokens = prompt - cache_read - cache_creation). It does not go below 0, as vLLM's does not: a decoder that computed
+ * the prompt after all, and counts it as created, has less than that left.
+ */
 function restOf(bytes: Buffer, usage: Span, { outer, apart }: UsagePlace, cachedTokens: string): Splice[] {
   const rest = apart === undefined ? null : lastMember(bytes, usage, apart);
   if (rest === null) return [];

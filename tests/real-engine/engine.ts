@@ -80,11 +80,11 @@ export class RealEngine {
     void child.ended.then(() => log.end());
     try {
       await child.until("health", async () => (await send({ host: "127.0.0.1", port, method: "GET", path: "/health", timeoutMs: 2000 })).status === 200, START_TIMEOUT_MS);
+      return new RealEngine(name, port, child, group);
     } catch (error) {
       await child.stop(STOP_MS);
       throw error;
     }
-    return new RealEngine(name, port, child, group);
   }
 
   get address(): string {

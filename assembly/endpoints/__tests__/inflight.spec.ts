@@ -259,11 +259,15 @@ describe("in flight", () => {
     expect(store.reads).toBe(reads);
     expect(r[0]).toBe(2);
     expect(r[1]).toBe(1);
+    // A clock that was set back does not keep it.
+    a.read(fleet, r, t, 900, 5);
+    expect(r[1]).toBe(2);
+    put(b, 2, 1, 20);
     // A healing leaves nothing to go by.
     a.heal(1009);
     a.read(fleet, r, t, 1009, 5);
     expect(r[0]).toBe(2);
-    expect(r[1]).toBe(2);
+    expect(r[1]).toBe(3);
   });
 
   it("an encode stage's many endpoints in one step", () => {
