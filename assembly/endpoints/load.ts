@@ -91,7 +91,6 @@ export function noteSinceScrape(table: EndpointTable): void {
   for (let i = 0, n = table.count; i < n; i++) unchecked((table.sinceScrape[i] = max(0, table.inflightRequests[i] - table.scrapedInflight[i])));
 }
 
-
 /** Tokens per block that the first endpoint with a known cache reports; 0: none does. */
 export function reportedBlockTokens(from: Store, fleet: Fleet): u32 {
   if (!from.get(Space.Load, 0) || from.size < HEAD) return 0;

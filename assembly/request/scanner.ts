@@ -5,6 +5,7 @@
 // This file knows JSON; what a member means is decided in reader.ts, which it calls at the start and end of every value and for every run of decoded string bytes.
 import { StreamHash } from "./hash";
 import { Reader } from "./reader";
+import { copy } from "../words";
 
 export const enum ScanError {
   None = 0,
@@ -207,20 +208,8 @@ export class Scanner {
       return;
     }
     if (gatheredSize + size > GATHER) this.flush();
-    let to = gathered + gatheredSize;
+    copy(gathered + gatheredSize, p, size);
     gatheredSize += size;
-    for (; size >= 16; size -= 16, p += 16, to += 16) v128.store(to, v128.load(p));
-    if (size & 8) {
-      store<u64>(to, load<u64>(p));
-      p += 8;
-      to += 8;
-    }
-    if (size & 4) {
-      store<u32>(to, load<u32>(p));
-      p += 4;
-      to += 4;
-    }
-    for (size &= 3; size; size--) store<u8>(to++, load<u8>(p++));
   }
 
   /** Token ids of a list, as long as they stand whole in this piece and are plain numbers; what is not is left to the machine. Returns where to go on. */
