@@ -1,5 +1,5 @@
 /** Clients that people use, through the whole path: the openai packages of npm and PyPI, and a load generator. */
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { expect, it } from "vitest";
@@ -117,8 +117,13 @@ export function clientTests(stack: () => Stack): void {
     expect(made).toBeGreaterThan(0);
     expect(await stack().fallen()).toEqual([]);
     const keep = process.env["CROSSPOINT_KEEP_REPORT"] ?? "";
-    if (keep !== "") for (const name of ["profile_export_aiperf.json", "profile_export_aiperf.csv"]) if (existsSync(join(folder, name))) copyFileSync(join(folder, name), join(keep, name));
+    if (keep !== "") for (const name of ["profile_export_aiperf.json", "profile_export_aiperf.csv"]) if (existsSync(join(folder, name))) writeFileSync(join(keep, name), portable(readFileSync(join(folder, name), "utf8")));
   });
+}
+
+/** A report without the paths of the machine that made it. */
+function portable(report: string): string {
+  return report.replaceAll(installation(), ".cache/vllm").replaceAll(`${inRoot()}/`, "");
 }
 
 /** The filter's decisions so far, by type. */
