@@ -163,6 +163,7 @@ export class FilterRoot extends RootContext {
     this.ticks++;
     v.inflight.refresh(now);
     this.refreshIds(v);
+    this.index!.settle(this.fleet);
     readFloors(v.store, this.fleet);
     const media = this.media;
     if (media) media.refresh();
@@ -264,6 +265,7 @@ export class FilterRoot extends RootContext {
       const now = nowMs();
       v.inflight.flush(now);
       v.settle(now);
+      if (this.index) this.index!.settle(this.fleet);
     }
   }
 }

@@ -264,7 +264,10 @@ export class RequestStream extends StreamContext {
     }
     this.route(decision, table);
     this.putInFlight(decision, table, f.tokens, now);
-    if (readable && view.keyCount && shapeOf(this.shape).computes) this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
+    if (readable && view.keyCount && shapeOf(this.shape).computes) {
+      this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
+      root.index!.settleAfter(root.fleet, now, SETTLED_MS);
+    }
   }
 
   /** The endpoint that keeps the response which the request goes on with, or asks for by its path. */

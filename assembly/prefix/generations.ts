@@ -17,7 +17,7 @@ const HEAD: u32 = 8;
 const SIZE: u32 = HEAD + (MAX_RANGES + 1) * 8;
 /** Retries of a lost race; after that the counts drift until the next walk replaces them. */
 const RETRIES: i32 = 5;
-const MAX_CHANGES: u32 = 1024;
+const MAX_CHANGES: u32 = 128;
 
 @unmanaged
 class Change {
@@ -25,14 +25,17 @@ class Change {
   blocks: u32;
 }
 
-/** Generations of one endpoint while a request is credited to it: `open`, any number of `move` and `add`, `commit`. */
+/** Generations of one endpoint while requests are credited to it: `open`, any number of `move` and `add`, `commit`. */
 export class Generations {
   private room: StaticArray<u8> = new StaticArray<u8>(SIZE + (MAX_CHANGES << 3));
   private record: usize = 0;
   private changes: usize = 0;
   private changeCount: u32 = 0;
   private added: u32 = 0;
-  private id: u32 = 0;
+  private moved: u32 = 0;
+  /** The generation that what was added carries. */
+  private opened: u32 = 1;
+  id: u32 = 0;
   /** Of the record that was read last. */
   private cas: u32 = CREATE;
   /** The generation that touches carry now. */
@@ -41,6 +44,8 @@ export class Generations {
   floor: u32 = 1;
   /** Blocks that the endpoint holds. */
   total: u32 = 0;
+  /** Blocks that it has room for, as the last credit since `open` knew it. */
+  capacity: u32 = u32.MAX_VALUE;
 
   constructor(private store: Store) {
     this.record = changetype<usize>(this.room);
@@ -50,9 +55,16 @@ export class Generations {
   /** Reads endpoint `id`'s record; a missing one is a new endpoint. */
   open(id: u32): void {
     this.id = id;
+    this.capacity = u32.MAX_VALUE;
+    this.forget();
+    this.read();
+    this.opened = this.current;
+  }
+
+  private forget(): void {
     this.changeCount = 0;
     this.added = 0;
-    this.read();
+    this.moved = 0;
   }
 
   private read(): void {
@@ -94,6 +106,7 @@ export class Generations {
 
   /** `blocks` whose last touch was in `generation` are no longer there. */
   move(generation: u32, blocks: u32): void {
+    this.moved += blocks;
     if (this.changeCount) {
       const last = changetype<Change>(this.changes + ((this.changeCount - 1) << 3));
       if (last.generation == generation) {
@@ -101,6 +114,7 @@ export class Generations {
         return;
       }
     }
+    // Nobody waits with so many (`full`); what one request alone has beyond them is left to the next walk.
     if (this.changeCount == MAX_CHANGES) return;
     const change = changetype<Change>(this.changes + (this.changeCount << 3));
     this.changeCount++;
@@ -113,6 +127,17 @@ export class Generations {
     this.added += blocks;
   }
 
+  /** Blocks that the endpoint holds when what was moved and added is written. */
+  get due(): u32 {
+    const sum = this.total + this.added;
+    return sum - min(sum, this.moved);
+  }
+
+  /** What was moved and added is so much that it should not wait for more: a good part of a range, or of the room for it. */
+  get full(): bool {
+    return this.changeCount > MAX_CHANGES >> 1 || this.added + this.moved > this.capacity >> 8;
+  }
+
   /**
    * Writes what was moved and added, closes a full range, drops what passes `capacity` (in blocks). True when the floor has risen: entries below it are dead.
    * The slots are written first, this second: a VM that traps in between leaves counts that the walk replaces.
@@ -120,22 +145,31 @@ export class Generations {
   commit(capacity: u32): bool {
     if (!this.changeCount && !this.added) return false;
     const before = this.floor;
+    let risen = false;
     // What `open` read is written back, and read again only when somebody else was faster.
     for (let attempt = 0; attempt < RETRIES; attempt++) {
       this.apply(capacity);
-      if (this.store.set(Space.PrefixGenerations, this.id, this.record, HEAD + (this.count << 3), this.cas)) return this.floor != before;
+      if (this.store.set(Space.PrefixGenerations, this.id, this.record, HEAD + (this.count << 3), this.cas)) {
+        risen = this.floor != before;
+        break;
+      }
       this.read();
     }
-    return false;
+    this.forget();
+    this.opened = this.current;
+    return risen;
   }
 
   private apply(capacity: u32): void {
+    // First what was touched: some of it may have been touched again since, or be gone already.
+    const touched = this.rangeOf(this.opened);
+    if (touched) touched.blocks += this.added;
     for (let i: u32 = 0; i < this.changeCount; i++) {
       const change = changetype<Change>(this.changes + (i << 3));
-      this.take(change.generation, change.blocks);
+      const range = this.rangeOf(change.generation);
+      if (range) range.blocks -= min(range.blocks, change.blocks);
     }
     const last = this.range(this.count - 1);
-    last.blocks += this.added;
     if (last.blocks >= max<u32>(1, capacity >> 4)) this.close(last.first + 1);
     this.total = this.sum();
     while (this.total > capacity && this.count > 1) {
@@ -148,14 +182,13 @@ export class Generations {
     this.current = this.range(this.count - 1).first;
   }
 
-  private take(generation: u32, blocks: u32): void {
+  /** The range of that generation; null when it has been dropped. */
+  private rangeOf(generation: u32): Range | null {
     for (let i = <i32>this.count - 1; i >= 0; i--) {
       const range = this.range(i);
-      if (range.first <= generation) {
-        range.blocks -= min(range.blocks, blocks);
-        return;
-      }
+      if (range.first <= generation) return range;
     }
+    return null;
   }
 
   private close(next: u32): void {

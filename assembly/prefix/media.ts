@@ -2,7 +2,8 @@
 // an encoder has not been sent for the longest, and drops what a restarted encoder held.
 import { Fleet } from "../endpoints/fleet";
 import { Space, Store } from "../store";
-import { PrefixIndex, pruneFloors, readFloors } from "./prefix-index";
+import { pruneFloors, readFloors } from "./floors";
+import { PrefixIndex } from "./prefix-index";
 
 /** 4 MiB of shared data at most, for about a hundred thousand items. */
 const SLOTS: u32 = 1024;
@@ -46,8 +47,9 @@ export class MediaIndex {
     this.refresh();
   }
 
-  /** On every tick: which generations still count. */
+  /** On every tick: what waits is written, and which generations still count. */
   refresh(): void {
+    this.index.settle(this.fleet);
     readFloors(this.store, this.fleet);
   }
 

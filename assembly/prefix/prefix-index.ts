@@ -5,6 +5,7 @@ import { CREATE, Space, Store } from "../store";
 import { Fleet } from "../endpoints/fleet";
 import { Generations } from "./generations";
 import { findHolders, Holders, holdersAt, MAX_HOLDERS } from "./holders";
+import { Ledger } from "./ledger";
 import { APART, CLOSED, ENTRY, Entry, findRun, holdersTag, Run, RUN_BLOCKS, RUN_ENTRIES, RUN_HEAD, SLOT_BYTES, SlotEditor, spread, TAIL } from "./slot";
 
 /** Retries of a write that lost its race against another worker; then this request leaves no trace in that run. */
@@ -23,14 +24,12 @@ class Step {
 /** An endpoint that is being credited, and what the write that is being made changes of its counts. */
 class Taker {
   id: u32 = 0;
-  readonly generations: Generations;
   private had: u32 = 0;
   private hadIn: u32 = 0;
   private has: u32 = 0;
 
-  constructor(store: Store) {
-    this.generations = new Generations(store);
-  }
+  /** `generations`: of endpoint `id`, where there is one. */
+  constructor(public generations: Generations) {}
 
   /** Its entry is to say that it holds `held` blocks of `blocks`; returns false when it says so already. */
   note(entry: Entry, held: u32, blocks: u32): bool {
@@ -73,7 +72,8 @@ export class PrefixIndex {
   private editor: SlotEditor = new SlotEditor();
   private one: Taker;
   private two: Taker;
-  private other: Generations;
+  private readonly ledger: Ledger;
+  private settledMs: u64 = 0;
   private holders: Holders = new Holders();
   private room: StaticArray<u8> = new StaticArray<u8>(PATH * offsetof<Step>() + (RUN_BLOCKS << 2) + MAX_HOLDERS * ENTRY);
   /** What the last look-up read. */
@@ -93,9 +93,10 @@ export class PrefixIndex {
     private store: Store,
     private slots: u32,
   ) {
-    this.one = new Taker(store);
-    this.two = new Taker(store);
-    this.other = new Generations(store);
+    const nobody = new Generations(store);
+    this.one = new Taker(nobody);
+    this.two = new Taker(nobody);
+    this.ledger = new Ledger(store);
     this.path = changetype<usize>(this.room);
     this.scratch = this.path + PATH * offsetof<Step>();
     this.gone = this.scratch + (RUN_BLOCKS << 2);
@@ -200,9 +201,9 @@ export class PrefixIndex {
     this.goneRuns = 0;
     for (let i: u32 = 0; i < this.goneCount; i++) {
       const entry = changetype<Entry>(this.gone + i * ENTRY);
-      this.other.open(entry.id);
-      this.other.move(entry.generation, entry.held);
-      this.other.commit(u32.MAX_VALUE);
+      const other = this.ledger.of(entry.id, this.one.id, this.two.id);
+      other.move(entry.generation, entry.held);
+      this.ledger.release(other);
     }
     this.goneCount = 0;
     return true;
@@ -219,10 +220,9 @@ export class PrefixIndex {
   /** The same for two endpoints in one go, each slot written once. `second` 0: for the first alone. */
   creditBoth(keys: usize, count: u32, tail: bool, first: u32, second: u32, fleet: Fleet, capacity: u32, now: u32): void {
     if (!count || !first) return;
-    this.one.id = first;
-    this.one.generations.open(first);
-    this.two.id = second == first ? 0 : second;
-    if (this.two.id) this.two.generations.open(second);
+    this.ledger.fleet = fleet;
+    this.take(this.one, first, capacity);
+    this.take(this.two, second == first ? 0 : second, capacity);
     const root = load<u64>(keys);
     let i: u32 = 0;
     while (i < count) {
@@ -239,12 +239,30 @@ export class PrefixIndex {
       }
       i += done;
     }
-    this.close(this.one, capacity, fleet);
-    if (this.two.id) this.close(this.two, capacity, fleet);
+    this.ledger.release(this.one.generations);
+    if (this.two.id) this.ledger.release(this.two.generations);
   }
 
-  private close(taker: Taker, capacity: u32, fleet: Fleet): void {
-    if (taker.generations.commit(capacity)) this.raise(taker.id, taker.generations.floor, fleet);
+  /** Endpoint `id` is the taker now; 0: nobody. */
+  private take(taker: Taker, id: u32, capacity: u32): void {
+    taker.id = id;
+    if (!id) return;
+    taker.generations = this.ledger.of(id, this.one.id, this.two.id);
+    taker.generations.capacity = capacity;
+  }
+
+  /** Writes what waits in the endpoints' counts (ledger.ts). What `lookup` and `credit` say does not depend on it. */
+  settle(fleet: Fleet): void {
+    this.ledger.fleet = fleet;
+    this.ledger.settle();
+  }
+
+  /** The same, unless it was done less than `ms` ago. */
+  settleAfter(fleet: Fleet, nowMs: u64, ms: u64): void {
+    // Wraps where the clock was set back: then it is done.
+    if (nowMs - this.settledMs < ms) return;
+    this.settledMs = nowMs;
+    this.settle(fleet);
   }
 
   /** One run of a credit. Returns the blocks that are done; 0: the race was lost. Counts are noted only when the write has succeeded. */
@@ -573,8 +591,10 @@ export class PrefixIndex {
    */
   discredit(keys: usize, count: u32, keep: u32, id: u32): void {
     if (keep >= count || !id) return;
-    const generations = this.one.generations;
-    generations.open(id);
+    const taker = this.one;
+    taker.id = id;
+    this.two.id = 0;
+    taker.generations = this.ledger.of(id, id, 0);
     const root = load<u64>(keys);
     let i: u32 = 0;
     while (i < count) {
@@ -594,7 +614,7 @@ export class PrefixIndex {
       if (!done || !whole) break;
       i += common;
     }
-    generations.commit(u32.MAX_VALUE);
+    this.ledger.release(taker.generations);
   }
 
   /** Endpoint `id` holds at most `held` blocks of the run. False: the race was lost. */
@@ -632,17 +652,9 @@ export class PrefixIndex {
     return true;
   }
 
-  /** An endpoint's oldest generations have been dropped: everybody must know. */
-  private raise(id: u32, floor: u32, fleet: Fleet): void {
-    const place = fleet.place(id);
-    if (place >= 0) unchecked((fleet.floors[place] = floor));
-    raiseFloor(this.store, id, floor);
-  }
-
   /** Blocks that endpoint `id` holds, as far as its counts know. */
   blocksOf(id: u32): u32 {
-    this.one.generations.open(id);
-    return this.one.generations.total;
+    return this.ledger.blocksOf(id);
   }
 }
 
@@ -650,52 +662,4 @@ export class PrefixIndex {
 function indexOf(run: Run, id: u32): i32 {
   for (let e: u32 = 0; e < <u32>run.entries; e++) if (run.entry(e).id == id) return <i32>e;
   return -1;
-}
-
-const FLOORS_MAX: u32 = 16384;
-const floorsAt = memory.data(FLOORS_MAX * 8, 8);
-
-/** Writes `floor` into the record of oldest live generations, never a lower one than is there. */
-export function raiseFloor(to: Store, id: u32, floor: u32): void {
-  for (let attempt = 0; attempt < RETRIES; attempt++) {
-    let n: u32 = 0;
-    let cas: u32 = CREATE;
-    if (to.get(Space.PrefixFloors, 0)) {
-      n = min<u32>(to.size >> 3, FLOORS_MAX - 1);
-      memory.copy(floorsAt, to.at, n << 3);
-      cas = to.cas;
-    }
-    let i: u32 = 0;
-    while (i < n && load<u32>(floorsAt + (i << 3)) != id) i++;
-    const at = floorsAt + (i << 3);
-    if (i < n && load<u32>(at, 4) >= floor) return;
-    store<u32>(at, id);
-    store<u32>(at, floor, 4);
-    if (i == n) n++;
-    if (to.set(Space.PrefixFloors, 0, floorsAt, n << 3, cas)) return;
-  }
-}
-
-/** Fills `fleet.floors` from the record; called when the fleet changes and on every tick. */
-export function readFloors(from: Store, fleet: Fleet): void {
-  if (!from.get(Space.PrefixFloors, 0)) return;
-  for (let i: u32 = 0, n = from.size >> 3; i < n; i++) {
-    const place = fleet.place(load<u32>(from.at + (i << 3)));
-    if (place >= 0) unchecked((fleet.floors[place] = load<u32>(from.at + (i << 3) + 4)));
-  }
-}
-
-/** Forgets the floors of ids that are gone, so that the record stays as long as the fleet. Done by the lease holder when endpoints leave. */
-export function pruneFloors(from: Store, fleet: Fleet): void {
-  if (!from.get(Space.PrefixFloors, 0)) return;
-  const cas = from.cas;
-  let kept: u32 = 0;
-  const n = min<u32>(from.size >> 3, FLOORS_MAX);
-  for (let i: u32 = 0; i < n; i++) {
-    const at = from.at + (i << 3);
-    if (fleet.place(load<u32>(at)) < 0) continue;
-    memory.copy(floorsAt + (kept << 3), at, 8);
-    kept++;
-  }
-  if (kept < n) from.set(Space.PrefixFloors, 0, floorsAt, kept << 3, cas);
 }

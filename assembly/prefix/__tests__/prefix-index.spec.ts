@@ -1,7 +1,7 @@
 // Which endpoint holds how many blocks of a prompt (scheduler §4.3; DESIGN, Shapes: a radix tree of runs in a fixed number of slots).
 import { Space } from "../../store";
 import { Fleet, IndexWalk, pruneFloors, readFloors } from "../index";
-import { raiseFloor } from "../prefix-index";
+import { raiseFloor } from "../floors";
 import { audit, blocks, fleetOf, prompt, RacingStore, random, seedRandom, Truth, Worker, worker } from "./support";
 
 /** What another worker does right before a write. */
@@ -15,6 +15,7 @@ function walk(w: Worker): void {
   const ids = new StaticArray<u32>(w.count);
   for (let i = 0; i < w.count; i++) ids[i] = <u32>i + 1;
   const walking = new IndexWalk(w.store, w.slots);
+  w.index.settle(w.fleet);
   walking.start(ids);
   let steps = 0;
   while (!walking.step(100, w.fleet)) steps++;
@@ -338,8 +339,10 @@ describe("many endpoints on one run", () => {
     expect(new Truth(w).entries).toBe(100);
     expect(audit(w)).toBe("");
     // A touch that changes nothing writes nothing there either.
+    w.index.settle(w.fleet);
     const writes = w.store.writes;
     for (let i = 0; i < 100; i++) w.serve(keys, <u32>i + 1);
+    w.index.settle(w.fleet);
     expect(w.store.writes).toBe(writes);
   });
 
@@ -749,10 +752,14 @@ describe("the cost", () => {
     const reads = w.store.reads;
     w.ask(keys);
     expect(w.store.reads - reads).toBe(10);
-    const before = w.store.reads;
+    w.index.settle(w.fleet);
+    let before = w.store.reads;
     w.serve(keys, 1);
-    // Ten for the look-up and one for the endpoint's generations.
+    // Ten for the look-up and one for the endpoint's generations, which the next one finds open.
     expect(w.store.reads - before).toBe(11);
+    before = w.store.reads;
+    w.serve(keys, 1);
+    expect(w.store.reads - before).toBe(10);
   });
 
   it("two endpoints credited in one callback: two writes of the slot, and none is lost", () => {
@@ -761,9 +768,13 @@ describe("the cost", () => {
     w.serve(keys, 1);
     const longer = prompt(blocks(1, 50));
     w.ask(longer);
+    w.index.settle(w.fleet);
     const writes = w.store.writes;
     w.index.credit(changetype<usize>(longer), 50, false, 1, w.fleet, w.capacity, 2);
     w.index.credit(changetype<usize>(longer), 50, false, 2, w.fleet, w.capacity, 2);
+    expect(w.store.writes - writes).toBe(2);
+    // And one for each one's generations.
+    w.index.settle(w.fleet);
     expect(w.store.writes - writes).toBe(4);
     expect(w.held(longer, 0)).toBe(50);
     expect(w.held(longer, 1)).toBe(50);
@@ -849,6 +860,8 @@ describe("two endpoints credited in one go", () => {
     expect(together.held(keys, 0)).toBe(200);
     expect(together.held(keys, 1)).toBe(0);
     expect(audit(together)).toBe("");
+    together.index.settle(together.fleet);
+    apart.index.settle(apart.fleet);
     // Four runs and the generations of two, against twice the runs.
     expect(together.store.writes).toBe(6);
     expect(apart.store.writes).toBe(10);
@@ -897,5 +910,72 @@ describe("two endpoints credited in one go", () => {
     w.store.release();
     expect(w.held(keys, 1)).toBe(100);
     expect(w.index.blocksOf(2)).toBe(100);
+  });
+});
+
+describe("counts that wait (ledger.ts)", () => {
+  it("are written once for many requests, and then say what the slots say", () => {
+    const w = worker(4);
+    const writes = w.store.writes;
+    for (let p = 0; p < 20; p++) w.serve(prompt(blocks(p, 10)), 1 + (p & 3));
+    expect(w.store.writes - writes).toBe(20);
+    const other = new Worker(w.store, w.slots, w.fleet, w.count);
+    for (let i: u32 = 1; i <= 4; i++) {
+      expect(w.index.blocksOf(i)).toBe(50);
+      expect(other.index.blocksOf(i)).toBe(0);
+    }
+    w.index.settle(w.fleet);
+    expect(w.store.writes - writes).toBe(24);
+    for (let i: u32 = 1; i <= 4; i++) expect(other.index.blocksOf(i)).toBe(50);
+    w.index.settle(w.fleet);
+    expect(w.store.writes - writes).toBe(24);
+    expect(audit(other)).toBe("");
+  });
+
+  it("wait no longer than until a 256th of the capacity has come together", () => {
+    const w = worker(1);
+    w.capacity = 25600;
+    const other = new Worker(w.store, w.slots, w.fleet, w.count);
+    for (let p = 0; p < 10; p++) w.serve(prompt(blocks(p, 10)), 1);
+    expect(other.index.blocksOf(1)).toBe(0);
+    w.serve(prompt(blocks(10, 1)), 1);
+    expect(other.index.blocksOf(1)).toBe(101);
+  });
+
+  it("of two workers on one endpoint are added up", () => {
+    const one = worker(2);
+    const two = new Worker(one.store, one.slots, one.fleet, one.count);
+    for (let p = 0; p < 10; p++) {
+      one.serve(prompt(blocks(p, 10)), 1);
+      two.serve(prompt(blocks(100 + p, 7)), 1);
+      // What the one holds already is touched by the other in the same generation.
+      two.serve(prompt(blocks(p, 10)), 1);
+    }
+    one.index.settle(one.fleet);
+    two.index.settle(two.fleet);
+    expect(audit(one)).toBe("");
+    expect(one.index.blocksOf(1)).toBe(170);
+  });
+
+  it("of more endpoints than may wait are written for the next one's sake", () => {
+    const w = worker(40);
+    for (let round = 0; round < 3; round++) for (let i = 0; i < 40; i++) w.serve(prompt(blocks(100 * round + i, 10)), <u32>i + 1);
+    for (let i = 0; i < 40; i++) expect(w.index.blocksOf(<u32>i + 1)).toBe(30);
+    w.index.settle(w.fleet);
+    expect(audit(w)).toBe("");
+  });
+
+  it("settleAfter keeps its distance, and a clock that is set back does not stop it", () => {
+    const w = worker(1);
+    const other = new Worker(w.store, w.slots, w.fleet, w.count);
+    w.index.settleAfter(w.fleet, 1000, 5);
+    w.serve(prompt(blocks(1, 10)), 1);
+    w.index.settleAfter(w.fleet, 1004, 5);
+    expect(other.index.blocksOf(1)).toBe(0);
+    w.index.settleAfter(w.fleet, 1005, 5);
+    expect(other.index.blocksOf(1)).toBe(10);
+    w.serve(prompt(blocks(2, 10)), 1);
+    w.index.settleAfter(w.fleet, 500, 5);
+    expect(other.index.blocksOf(1)).toBe(20);
   });
 });
