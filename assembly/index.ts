@@ -1,4 +1,5 @@
-// The ABI's exported functions, and nothing else: each resets the arena and hands over to the context. There is no response-body callback (DESIGN, decision 6).
+// The ABI's exported functions, and nothing else: each resets the arena and hands over to the context. There is no response-body callback (DESIGN, decision 6), and none for
+// what the end of a stream brings before its deletion: each costs an entry into the VM, and Envoy does without.
 import { Factory } from "./filter";
 import { unpack } from "./unpack";
 import { createContext, deleteContext, malloc, resetArena, rootContext, streamContext, useContexts } from "./host";
@@ -72,16 +73,6 @@ export function proxy_on_response_headers(id: u32, headers: u32, endOfStream: u3
   const context = streamContext(id);
   if (context) context.onResponseHeaders(headers, endOfStream != 0);
   return 0;
-}
-
-export function proxy_on_done(id: u32): u32 {
-  return 1;
-}
-
-export function proxy_on_log(id: u32): void {
-  resetArena();
-  const context = streamContext(id);
-  if (context) context.onLog();
 }
 
 export function proxy_on_delete(id: u32): void {

@@ -31,6 +31,8 @@ const NOT_ON_A_LEG = new Set([
   "content-length",
   "x-forwarded-for",
   "x-request-id",
+  // Envoy's count of its own tries, of no use to an engine.
+  "x-envoy-attempt-count",
   // Node has answered it already.
   "expect",
 ]);

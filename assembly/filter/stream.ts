@@ -39,7 +39,7 @@ import { CreditTrail } from "./credit";
 import { priorityOf, readHeaders } from "./headers";
 import { readSubset } from "./subset";
 import { writePicks } from "./picks";
-import { RecordFacts, writeRecord } from "./record";
+import { RecordFacts, writeLine, writeRecord } from "./record";
 import { sendError, sendOutcome } from "./reply";
 import { FilterRoot, LOAD_AGE_MS } from "./root";
 
@@ -57,15 +57,16 @@ const KV_SOURCE = new Bytes("x-kv-cache-source-host-port");
 const DATA_PARALLEL = new Bytes("x-data-parallel-host-port");
 const DECISION = new Bytes("x-crosspoint-decision");
 const RECORD = new Bytes("crosspoint_decision");
+/** Set by Envoy's router where the virtual host says `include_request_attempt_count`; a client's own is stripped. A tenth of what a property costs. */
+const ATTEMPT_COUNT = new Bytes("x-envoy-attempt-count");
 const ATTEMPTS = new Bytes("upstream\0request_attempt_count");
 const RESPONSE_FLAGS = new Bytes("response\0flags");
 const UPSTREAM_ADDRESS = new Bytes("upstream\0address");
 const STATUS = new Bytes(":status");
 /** Set by the sidecar: who did the prefill (docs/sidecar.md). */
 const PREFILLED_BY = new Bytes("x-crosspoint-prefilled-by");
-/** Counters are told to Envoy at most so often: on the way, and when the VM becomes idle. */
+/** Counters are told to Envoy, and the index's counts to other VMs, at most so often. */
 const SETTLED_MS: u64 = 5;
-const IDLE_SETTLED_MS: u64 = 2;
 const RESPONSE_ID = new Bytes("x-crosspoint-response-id");
 const RESPONSES = new Bytes("/v1/responses/");
 /** Bit of Envoy's response flags: the connection to the upstream could not be made. */
@@ -98,8 +99,6 @@ export class RequestStream extends StreamContext {
   private encodePlace: i32 = -1;
   /** Id of the endpoint that was picked, whoever answered. */
   private pickedId: u32 = 0;
-  /** The picked endpoint answered, and not with an error of its own or Envoy's: whether it could be reached need not be asked. */
-  private reached: bool = false;
   private readonly trail: CreditTrail = new CreditTrail();
   private recordText: ArrayBuffer | null = null;
 
@@ -119,7 +118,6 @@ export class RequestStream extends StreamContext {
     this.prefillTokens = 0;
     this.encoderCount = 0;
     this.decodePlace = -1;
-    this.reached = false;
     this.recordText = null;
     const v = this.root.vm!;
     v.served = true;
@@ -333,9 +331,10 @@ export class RequestStream extends StreamContext {
       if (decision.decode.count) facts.cachedTokens = <u32>table.matchedTokens[decision.decode.first];
     }
     facts.decisions = this.decided;
-    writeRecord(record, table, decision, facts);
+    writeLine(record, table, decision, facts);
     setProperty(RECORD, record.at, record.size);
     if (!this.root.config!.options.reasonHeader) return;
+    writeRecord(record, table, decision, facts);
     const text = new ArrayBuffer(record.size);
     memory.copy(changetype<usize>(text), record.at, record.size);
     this.recordText = text;
@@ -410,7 +409,9 @@ export class RequestStream extends StreamContext {
     if (!this.decodeId) return;
     const now = nowMs();
     const status = getHeader(HeaderMap.Response, STATUS) ? valueNumber() : 0;
-    const other = this.followDecode(status);
+    // Sent once and answered: by the picked one. (A pod that this filter knows before Envoy's cluster does may be another one for some milliseconds.)
+    const once = status > 0 && status < 500 && getHeader(HeaderMap.Request, ATTEMPT_COUNT) && valueNumber() == 1;
+    const other = once ? -1 : this.followDecode(status);
     const prefilled = this.prefilledBy();
     if (this.trail.open) {
       if (status >= 200 && status < 300) this.trail.confirm(this.root, other, prefilled, <u32>(now / 1000));
@@ -433,13 +434,13 @@ export class RequestStream extends StreamContext {
    * scheduler §12.4). Returns the other pod's table position, -1 when it was the picked one or none is known.
    */
   private followDecode(status: i32): i32 {
-    if (!getProperty(UPSTREAM_ADDRESS)) return -1;
     const table = this.root.config!.endpoints;
-    if (isText(table.hostPort[this.decodePlace], propertyAt, propertySize)) {
-      this.reached = status > 0 && status < 500;
-      return -1;
+    let place = -1;
+    if (getProperty(UPSTREAM_ADDRESS)) {
+      if (!isText(table.hostPort[this.decodePlace], propertyAt, propertySize)) place = placeOf(table, propertyAt, propertySize);
+      else if (status > 0 && status < 500) return -1;
     }
-    const place = placeOf(table, propertyAt, propertySize);
+    if (connectFailed()) reportFailure(this.root.vm!.store, this.pickedId);
     if (place < 0 || !table.id[place]) return -1;
     const inflight = this.root.vm!.inflight;
     inflight.change(this.decodeId, -1, -this.decodeTokens);
@@ -463,14 +464,14 @@ export class RequestStream extends StreamContext {
 
   /** The engine keeps its response under the id that the sidecar names: what goes on with it must come back to this pod. */
   private bindResponse(nowS: u32): void {
-    if (!getHeader(HeaderMap.Response, RESPONSE_ID)) return;
+    if (this.shape != ShapeId.Responses || !getHeader(HeaderMap.Response, RESPONSE_ID)) return;
     bind(this.root.vm!.store, Space.Responses, idHash(valueAt, valueSize), this.decodeId, nowS);
     removeHeader(HeaderMap.Response, RESPONSE_ID);
   }
 
   /** What the sidecar says of the prefill leg, for nobody but us: another prefiller's table position, -2 when the engine did it itself, -1 when it was the picked one. */
   private prefilledBy(): i32 {
-    if (!getHeader(HeaderMap.Response, PREFILLED_BY)) return -1;
+    if (!this.prefillId || !getHeader(HeaderMap.Response, PREFILLED_BY)) return -1;
     let place: i32 = -2;
     if (!isText("local", valueAt, valueSize)) {
       place = placeOf(this.root.config!.endpoints, valueAt, valueSize);
@@ -489,17 +490,6 @@ export class RequestStream extends StreamContext {
     this.encoderCount = 0;
   }
 
-  onLog(): void {
-    if (this.decodeId && !this.reached && this.connectFailed()) reportFailure(this.root.vm!.store, this.pickedId);
-    this.release();
-  }
-
-  /** Whether Envoy could not reach the picked pod: it says so itself, or it tried again, which the route lets it do after a refused connection only. */
-  private connectFailed(): bool {
-    if (getProperty(RESPONSE_FLAGS) && propertySize == 8 && load<u64>(propertyAt) & CONNECTION_FAILURE) return true;
-    return getProperty(ATTEMPTS) && propertySize == 8 && load<u64>(propertyAt) > 1;
-  }
-
   /** Gives back all that is still in flight. Whatever ends a stream ends here: success, reset, time-out, a reply of Envoy's own. */
   private release(): void {
     if (!this.decodeId) return;
@@ -510,7 +500,7 @@ export class RequestStream extends StreamContext {
     const now = nowMs();
     this.flush(now);
     // The last open stream of this VM: nothing may follow for long.
-    if (this.root.vm!.inflight.streams <= 1) this.root.vm!.settleAfter(now, IDLE_SETTLED_MS);
+    if (this.root.vm!.inflight.streams <= 1) this.root.vm!.settleAfter(now, SETTLED_MS);
   }
 
   onDelete(): void {
@@ -557,6 +547,12 @@ function responseOfPath(at: usize, size: u32): u64 {
 function placeOf(table: EndpointTable, at: usize, size: u32): i32 {
   for (let i = 0; i < table.count; i++) if (isText(unchecked(table.hostPort[i]), at, size)) return i;
   return -1;
+}
+
+/** Whether Envoy could not reach the picked pod: it says so itself, or it tried again, which the route lets it do after a refused connection only. */
+function connectFailed(): bool {
+  if (getProperty(RESPONSE_FLAGS) && propertySize == 8 && load<u64>(propertyAt) & CONNECTION_FAILURE) return true;
+  return getProperty(ATTEMPTS) && propertySize == 8 && load<u64>(propertyAt) > 1;
 }
 
 function isIdentity(at: usize, size: u32): bool {

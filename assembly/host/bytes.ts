@@ -25,6 +25,10 @@ export function isText(text: string, at: usize, size: u32): bool {
   return true;
 }
 
+function upperHex(d: u32): u8 {
+  return <u8>(d < 10 ? 0x30 + d : 0x37 + d);
+}
+
 /** A text that is written piece by piece into one growing buffer: JSON documents, header values. Its memory is used again after `clear`. */
 export class Writer {
   at: usize;
@@ -111,6 +115,24 @@ export class Writer {
     this.byte(0x30 + rest / 100);
     this.byte(0x30 + (rest / 10) % 10);
     this.byte(0x30 + (rest % 10));
+  }
+
+  /** Bytes as one word of printable ASCII without quotes and `\\`: they, `%`, spaces and all else as `%XX`. */
+  percent(from: usize, n: u32): void {
+    this.need(n * 3);
+    let to = this.at + this.size;
+    for (const end = from + n; from < end; from++) {
+      const c = <u32>load<u8>(from);
+      if (c > 0x20 && c < 0x7f && c != 0x22 && c != 0x25 && c != 0x5c) {
+        store<u8>(to++, <u8>c);
+        continue;
+      }
+      store<u8>(to, 0x25);
+      store<u8>(to + 1, upperHex(c >> 4));
+      store<u8>(to + 2, upperHex(c & 15));
+      to += 3;
+    }
+    this.size = <u32>(to - this.at);
   }
 
   /**

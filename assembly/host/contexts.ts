@@ -33,8 +33,7 @@ export abstract class StreamContext {
   }
   onRequestTrailers(): void {}
   onResponseHeaders(headers: u32, endOfStream: bool): void {}
-  /** The stream has ended in whatever way; called once. */
-  onLog(): void {}
+  /** The stream has ended in whatever way; called once. Its headers and properties are gone. */
   onDelete(): void {}
 }
 

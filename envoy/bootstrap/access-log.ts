@@ -2,7 +2,7 @@ import type { JsonObject } from "../json.js";
 import { note } from "../yaml.js";
 
 /**
- * One JSON line for each request. The path goes without its query, which may hold a key; `decision` is the filter's record as a JSON text, null where the filter was not
+ * One JSON line for each request. The path goes without its query, which may hold a key; `decision` is the filter's record as a line of words, null where the filter was not
  * asked.
  */
 export function accessLog(path: string): JsonObject {

@@ -113,6 +113,7 @@ export function routeTable(settings: Settings, options: GatewayOptions): JsonObj
           name: "all",
           domains: ["*"],
           request_body_buffer_limit: options.bodyLimitBytes,
+          include_request_attempt_count: true,
           retry_policy: retryPolicy(),
           routes: [
             // CONNECT has no path and no end: the filter would hold it for ever.
@@ -125,6 +126,7 @@ export function routeTable(settings: Settings, options: GatewayOptions): JsonObj
           ],
         },
         { request_body_buffer_limit: "FilterOptions bodyLimitBytes: a longer body, opened, is answered 413. Over HTTP/2 the stream's window must not be larger.",
+          include_request_attempt_count: "By this header the filter knows at little cost whether a pod was tried before the one that answered.",
           retry_policy: "Never on an answer: a second try would run prefill twice.",
           routes: "First match. What is not listed is 404. No timeout on an answer: a long one is no error, silence is (idle_timeout)." },
       ),

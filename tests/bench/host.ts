@@ -90,8 +90,6 @@ interface FilterExports {
   proxy_on_request_headers(id: number, headers: number, end: number): number;
   proxy_on_request_body(id: number, size: number, end: number): number;
   proxy_on_response_headers(id: number, headers: number, end: number): number;
-  proxy_on_done(id: number): number;
-  proxy_on_log(id: number): void;
   proxy_on_delete(id: number): void;
 }
 
@@ -233,7 +231,8 @@ export class EmulatedHost {
     },
     get_header_map_value: (map = 0, keyAt = 0, keySize = 0, pointerAt = 0, sizeAt = 0) => {
       const name = this.text(keyAt, keySize);
-      const value = map === REQUEST_HEADERS ? this.request?.headers.get(name) : map === RESPONSE_HEADERS ? (this.answer?.headers ?? RESPONSE).get(name) : undefined;
+      const attempts = name === "x-envoy-attempt-count" ? this.answer?.attempts.toString() : undefined;
+      const value = map === REQUEST_HEADERS ? (attempts ?? this.request?.headers.get(name)) : map === RESPONSE_HEADERS ? (this.answer?.headers ?? RESPONSE).get(name) : undefined;
       this.count(value === undefined ? "get_header_map_value miss" : "get_header_map_value", value?.length ?? 0);
       if (value === undefined) return NOT_FOUND;
       const bytes = Buffer.from(value, "latin1");
@@ -379,8 +378,6 @@ export class EmulatedHost {
   /** The stream is over; without an answer it was reset. */
   ended(id: number, request: HostRequest, answer: Answer | null): void {
     this.use(request, answer);
-    this.exports.proxy_on_done(id);
-    this.exports.proxy_on_log(id);
     this.exports.proxy_on_delete(id);
   }
 
@@ -408,8 +405,6 @@ export class EmulatedHost {
     this.answer = { headers: RESPONSE, upstream: this.set.get("x-gateway-destination-endpoint") ?? "", attempts: 1 };
     exports.proxy_on_response_headers(id, 3, 0);
     const t3 = performance.now();
-    exports.proxy_on_done(id);
-    exports.proxy_on_log(id);
     exports.proxy_on_delete(id);
     const t4 = performance.now();
     phases.headers += t1 - t0;

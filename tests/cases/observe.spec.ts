@@ -6,22 +6,15 @@ import { decisionOfLine, decisionsOf, handoffInvalidOf, headFor, trapsOf, vmFail
 import { filterOptions } from "./run.js";
 import { JsonNumber } from "./json.js";
 
-const RECORD = {
-  decision: "prefill-decode",
-  decode: { reason: "picked", endpoint: "127.0.0.1:1" },
-  prefill: { reason: "run_uncached", endpoint: "127.0.0.1:2" },
-  encode: { reason: "skip_text_only", endpoints: [] },
-  model: "m",
-  tokens: 12,
-  cachedTokens: 0,
-  mmItems: 0,
-  decisions: 1,
-};
-const line = (over: Record<string, unknown>): string => JSON.stringify({ time: "t", request_id: "r", method: "POST", path: "/x", status: 200, flags: "-", details: "via_upstream", upstream: "127.0.0.1:1", decision: JSON.stringify(RECORD), duration_ms: 3, ...over });
+const RECORD = "decision=prefill-decode decode=picked@127.0.0.1:1 prefill=run_uncached@127.0.0.1:2 encode=skip_text_only model=a%20m tokens=12 cachedTokens=0 mmItems=0 decisions=1";
+const line = (over: Record<string, unknown>): string => JSON.stringify({ time: "t", request_id: "r", method: "POST", path: "/x", status: 200, flags: "-", details: "via_upstream", upstream: "127.0.0.1:1", decision: RECORD, duration_ms: 3, ...over });
 
 describe("what Envoy tells", () => {
   it("the decision record of a request", () => {
-    expect(decisionOfLine(readAccessLine(line({})))).toMatchObject({ prefill: RECORD.prefill, mmItems: 0, model: "m", decisions: 1 });
+    expect(decisionOfLine(readAccessLine(line({})))).toMatchObject({ prefill: { reason: "run_uncached", endpoint: "127.0.0.1:2" }, mmItems: 0, model: "a m", decisions: 1 });
+    const encoded = RECORD.replace("encode=skip_text_only", "encode=run_multimodal@[::1]:1,10.0.0.1:2");
+    expect(decisionOfLine(readAccessLine(line({ decision: encoded })))).toMatchObject({ encode: { reason: "run_multimodal", endpoints: ["[::1]:1", "10.0.0.1:2"] } });
+    expect(() => readAccessLine(line({ decision: RECORD.replace(" tokens=12", "") }))).toThrow("no decision record");
   });
 
   it("no decision where Envoy answered by itself; a missing one where the request went upstream", () => {

@@ -44,6 +44,28 @@ function textOrNull(value: string | null | undefined): string | null {
   return value === undefined || value === null || value === "" || value === "-" ? null : value;
 }
 
+const RECORD = /^decision=(\S+) decode=(\S*) prefill=(\S*) encode=(\S*) model=(\S*) tokens=(\d+) cachedTokens=(\d+) mmItems=(\d+) decisions=(\d+)$/;
+
+/** A stage's word, `REASON@HOST:PORT,HOST:PORT`. */
+function stageOf(word: string): { reason: string; endpoints: string[] } {
+  const [reason = "", endpoints] = word.split("@");
+  return { reason, endpoints: endpoints === undefined ? [] : endpoints.split(",") };
+}
+
+/** Bytes that are no UTF-8 become U+FFFD, as in the response header. */
+function textOfWord(word: string): string {
+  return Buffer.from(word.replace(/%([0-9A-F]{2})/g, (_all, hex: string) => String.fromCharCode(parseInt(hex, 16))), "latin1").toString("utf8");
+}
+
+/** Reads the line of words that the filter hands to the log (docs/filter.md). Throws when it is not one. */
+export function readDecision(text: string): DecisionRecord {
+  const [, decision, decode = "", prefill = "", encode = "", model = "", ...numbers] = RECORD.exec(text) ?? [];
+  if (decision === undefined) throw new Error(`no decision record: ${text}`);
+  const one = (word: string): { reason: string; endpoint: string } => ({ reason: stageOf(word).reason, endpoint: stageOf(word).endpoints[0] ?? "" });
+  const [tokens = 0, cachedTokens = 0, mmItems = 0, decisions = 0] = numbers.map(Number);
+  return { decision: decision as DecisionRecord["decision"], decode: one(decode), prefill: one(prefill), encode: stageOf(encode), model: textOfWord(model), tokens, cachedTokens, mmItems, decisions };
+}
+
 /** Reads one line. Throws when it is not what the bootstrap writes. */
 export function readAccessLine(line: string): AccessLine {
   const raw = JSON.parse(line) as RawLine;
@@ -56,7 +78,7 @@ export function readAccessLine(line: string): AccessLine {
     flags: textOrNull(raw.flags) ?? "",
     details: textOrNull(raw.details) ?? "",
     upstream: textOrNull(raw.upstream),
-    decision: decision === null ? null : (JSON.parse(decision) as DecisionRecord),
+    decision: decision === null ? null : readDecision(decision),
     durationMs: raw.duration_ms ?? 0,
   };
 }

@@ -28,6 +28,26 @@ function json(bytes: string): string {
   return text();
 }
 
+/** One byte per character. */
+function percent(bytes: string): string {
+  const octets = new StaticArray<u8>(bytes.length);
+  for (let i = 0; i < bytes.length; i++) octets[i] = <u8>bytes.charCodeAt(i);
+  w.clear();
+  w.percent(changetype<usize>(octets), octets.length);
+  return text();
+}
+
+describe("one word of printable ASCII", () => {
+  it("keeps what is one, and writes every other byte as %XX", () => {
+    expect(percent("")).toBe("");
+    expect(percent("org/model-7B:v1.0_x@=,")).toBe("org/model-7B:v1.0_x@=,");
+    expect(percent(' "%\\\x00\x1f\x7f\x80\xff')).toBe("%20%22%25%5C%00%1F%7F%80%FF");
+    let all = "";
+    for (let i = 0; i < 256; i++) all += String.fromCharCode(i);
+    expect(percent(all).length).toBe(256 + 2 * (33 + 3 + 129));
+  });
+});
+
 describe("a writer", () => {
   it("grows as it must, and is used again", () => {
     const small = new Writer(1);
