@@ -55,6 +55,7 @@ export class CreditTrail {
   /** The answer is a success. `decode`, `prefill`: table positions of the pods that did it where they are not the picked ones, -1 otherwise; -2: nobody prefilled remotely. */
   confirm(root: FilterRoot, decode: i32, prefill: i32, nowS: u32): void {
     if (this.count) {
+      root.index!.begin();
       if (decode >= 0) {
         root.index!.discredit(this.keys, this.count, this.decodeHad, this.decodeId);
         credit(root, this.keys, this.count, this.partial, decode, -1, nowS);

@@ -9,6 +9,7 @@ import {
   BufferKind,
   Bytes,
   DataStatus,
+  findHeader,
   getHeader,
   getProperty,
   HeaderMap,
@@ -19,6 +20,7 @@ import {
   pieceSize,
   propertyAt,
   propertySize,
+  readMap,
   readPiece,
   removeHeader,
   setHeader,
@@ -65,8 +67,10 @@ const UPSTREAM_ADDRESS = new Bytes("upstream\0address");
 const STATUS = new Bytes(":status");
 /** Set by the sidecar: who did the prefill (docs/sidecar.md). */
 const PREFILLED_BY = new Bytes("x-crosspoint-prefilled-by");
-/** Counters are told to Envoy, and the index's counts to other VMs, at most so often. */
+/** Counters are told to Envoy at most so often. */
 const SETTLED_MS: u64 = 5;
+/** The index's counts are told to other VMs at most so often: they bound the memory and decide nothing before an endpoint's is full, which is told at once. */
+const INDEX_SETTLED_MS: u64 = 25;
 const RESPONSE_ID = new Bytes("x-crosspoint-response-id");
 const RESPONSES = new Bytes("/v1/responses/");
 /** Bit of Envoy's response flags: the connection to the upstream could not be made. */
@@ -264,7 +268,7 @@ export class RequestStream extends StreamContext {
     this.putInFlight(decision, table, f.tokens, now);
     if (readable && view.keyCount && shapeOf(this.shape).computes) {
       this.trail.give(root, view, decision.decode.first, decision.prefill.first, <u32>(now / 1000));
-      root.index!.settleAfter(root.fleet, now, SETTLED_MS);
+      root.index!.settleAfter(root.fleet, now, INDEX_SETTLED_MS);
     }
   }
 
@@ -408,7 +412,8 @@ export class RequestStream extends StreamContext {
     if (text) setHeader(HeaderMap.Response, DECISION, changetype<usize>(text), text.byteLength);
     if (!this.decodeId) return;
     const now = nowMs();
-    const status = getHeader(HeaderMap.Response, STATUS) ? valueNumber() : 0;
+    readMap(HeaderMap.Response);
+    const status = findHeader(STATUS) ? valueNumber() : 0;
     // Sent once and answered: by the picked one. (A pod that this filter knows before Envoy's cluster does may be another one for some milliseconds.)
     const once = status > 0 && status < 500 && getHeader(HeaderMap.Request, ATTEMPT_COUNT) && valueNumber() == 1;
     const other = once ? -1 : this.followDecode(status);
@@ -464,14 +469,14 @@ export class RequestStream extends StreamContext {
 
   /** The engine keeps its response under the id that the sidecar names: what goes on with it must come back to this pod. */
   private bindResponse(nowS: u32): void {
-    if (this.shape != ShapeId.Responses || !getHeader(HeaderMap.Response, RESPONSE_ID)) return;
+    if (this.shape != ShapeId.Responses || !findHeader(RESPONSE_ID)) return;
     bind(this.root.vm!.store, Space.Responses, idHash(valueAt, valueSize), this.decodeId, nowS);
     removeHeader(HeaderMap.Response, RESPONSE_ID);
   }
 
   /** What the sidecar says of the prefill leg, for nobody but us: another prefiller's table position, -2 when the engine did it itself, -1 when it was the picked one. */
   private prefilledBy(): i32 {
-    if (!this.prefillId || !getHeader(HeaderMap.Response, PREFILLED_BY)) return -1;
+    if (!this.prefillId || !findHeader(PREFILLED_BY)) return -1;
     let place: i32 = -2;
     if (!isText("local", valueAt, valueSize)) {
       place = placeOf(this.root.config!.endpoints, valueAt, valueSize);

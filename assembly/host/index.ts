@@ -4,7 +4,7 @@ export { BufferKind, pieceAt, pieceSize, readPiece } from "./buffers";
 export { Bytes, isText, Writer } from "./bytes";
 export { nowMs, random64, setTick } from "./clock";
 export { ContextFactory, createContext, DataStatus, deleteContext, HeadersStatus, RootContext, rootContext, StreamContext, streamContext, useContexts } from "./contexts";
-export { getHeader, HeaderMap, removeHeader, setHeader, valueAt, valueNumber, valueSize } from "./headers";
+export { findHeader, getHeader, HeaderMap, readMap, removeHeader, setHeader, valueAt, valueNumber, valueSize } from "./headers";
 export { SharedStore } from "./shared";
 export { Counter, Gauge, settleCounters } from "./stats";
 export { log, LogLevel } from "./status";

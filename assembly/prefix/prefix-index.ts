@@ -102,7 +102,7 @@ export class PrefixIndex {
     this.gone = this.scratch + (RUN_BLOCKS << 2);
   }
 
-  /** Before the first look-up of a callback: what the last one read is gone. */
+  /** Before the first look-up or credit of a callback: what an earlier one read stands in the arena no more. */
   begin(): void {
     this.pathCount = 0;
   }

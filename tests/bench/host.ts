@@ -239,6 +239,17 @@ export class EmulatedHost {
       this.give(bytes, 0, bytes.length, pointerAt, sizeAt);
       return OK;
     },
+    get_header_map_pairs: (map = 0, pointerAt = 0, sizeAt = 0) => {
+      const headers = map === REQUEST_HEADERS ? this.request?.headers : map === RESPONSE_HEADERS ? (this.answer?.headers ?? RESPONSE) : undefined;
+      const texts = [...(headers ?? [])].flat().map((text) => Buffer.from(text, "latin1"));
+      const sizes = Buffer.alloc(4 + 4 * texts.length);
+      sizes.writeUInt32LE(texts.length / 2);
+      for (const [at, text] of texts.entries()) sizes.writeUInt32LE(text.length, 4 + 4 * at);
+      const bytes = Buffer.concat([sizes, ...texts.flatMap((text) => [text, Buffer.alloc(1)])]);
+      this.count("get_header_map_pairs", bytes.length);
+      this.give(bytes, 0, bytes.length, pointerAt, sizeAt);
+      return OK;
+    },
     replace_header_map_value: (map = 0, keyAt = 0, keySize = 0, at = 0, size = 0) => {
       this.count("replace_header_map_value", size);
       if (map === REQUEST_HEADERS) this.set.set(this.text(keyAt, keySize), this.text(at, size));

@@ -74,6 +74,16 @@ describe("after the answer", () => {
     await until("nothing in flight", async () => (await bed.state()).endpoints.every((each) => each.inFlight.requests === 0));
   });
 
+  it("what other pods hold of a prompt stays known when credit of it moves", async () => {
+    // A run of 64 blocks and one of what is left: the first is nothing new when the longer prompt comes.
+    const first = await post(chat(400, "stays "));
+    const other = bed.pods.find(({ name, address }) => name.startsWith("p") && address !== first.decision.prefill.endpoint);
+    const longer = await post(chat(700, "stays "), ["x-pod-set", `x-crosspoint-prefilled-by=${other?.address ?? ""}`]);
+    // Its beginning was known, but for the last block, which ends elsewhere now.
+    expect(longer.decision).toMatchObject({ decision: "prefill-decode", cachedTokens: 395, prefill: first.decision.prefill });
+    expect((await post(chat(700, "stays "))).decision).toMatchObject({ decision: "decode-only", cachedTokens: 700, decode: longer.decision.decode });
+  });
+
   it("what goes on with a kept response comes back to the pod that answered", async () => {
     for (const id of ["resp_one", "resp_two", "resp_three", "resp_four"]) {
       const made = await bed.post({ model: "m", input: "Remember this." }, "/v1/responses", { headers: [json, ["x-pod-set", `x-crosspoint-response-id=${id}`]] });
