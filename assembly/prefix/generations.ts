@@ -135,7 +135,7 @@ export class Generations {
 
   /** What was moved and added is so much that it should not wait for more: a good part of a range, or of the room for it. */
   get full(): bool {
-    return this.changeCount > MAX_CHANGES >> 1 || this.added + this.moved > this.capacity >> 8;
+    return this.changeCount > MAX_CHANGES >> 1 || this.added + this.moved > this.capacity >> 5;
   }
 
   /**

@@ -932,9 +932,9 @@ describe("counts that wait (ledger.ts)", () => {
     expect(audit(other)).toBe("");
   });
 
-  it("wait no longer than until a 256th of the capacity has come together", () => {
+  it("wait no longer than until a 32nd of the capacity has come together", () => {
     const w = worker(1);
-    w.capacity = 25600;
+    w.capacity = 3200;
     const other = new Worker(w.store, w.slots, w.fleet, w.count);
     for (let p = 0; p < 10; p++) w.serve(prompt(blocks(p, 10)), 1);
     expect(other.index.blocksOf(1)).toBe(0);
